@@ -1,0 +1,207 @@
+/**
+ * Every error that leaves Busbar: one class, one table of codes.
+ *
+ * A message says what was wrong, with the value and the limit, and what to do about it.
+ * `status` is what the HTTP door answers; `retryable` means the same call may succeed later.
+ * Expected endings (an empty claim, a duplicate) are values, not errors.
+ */
+
+interface Row<Details> {
+  status: number
+  retryable: boolean
+  message: (details: Details) => string
+}
+
+const row = <Details>(status: number, retryable: boolean, message: (details: Details) => string): Row<Details> => ({
+  status,
+  retryable,
+  message,
+})
+
+export const errorTable = {
+  EVENT_INVALID: row(
+    400,
+    false,
+    (e: { field: string; value: string; problem: string }) => `Event field "${e.field}" ${e.problem}; got ${e.value}.`,
+  ),
+  EVENT_TOO_LARGE: row(
+    413,
+    false,
+    (e: { bytes: number; maxBytes: number }) =>
+      `Event data is ${e.bytes} bytes; the limit is ${e.maxBytes}. Publish a reference to the data instead.`,
+  ),
+  DATA_UNSERIALISABLE: row(
+    400,
+    false,
+    (e: { problem: string }) => `Event field "data" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
+  ),
+  CALL_TOO_LARGE: row(
+    413,
+    false,
+    (e: { events?: number; maxEvents: number; bytes?: number; maxBytes: number }) =>
+      `One call carries ${e.events === undefined ? `${e.bytes} bytes` : `${e.events} events`}; the limit is ${e.maxEvents} events and ${e.maxBytes} bytes. Split it into several calls.`,
+  ),
+  SCHEMA_VIOLATION: row(
+    422,
+    false,
+    (e: { type: string; issues: string[] }) =>
+      `Data of "${e.type}" does not fit its schema: ${e.issues.join('; ')}. Correct the data, or change the schema in the event registry.`,
+  ),
+  CONFLICT: row(
+    409,
+    false,
+    (e: { key: string; expectPrev: number | null; head: number | null }) =>
+      `expectPrev of key ${e.key} is ${e.expectPrev}, its head is ${e.head}. Read the object again and decide anew.`,
+  ),
+  IDEMPOTENCY_KEY_REUSED: row(
+    409,
+    false,
+    (e: { idempotencyKey: string }) =>
+      `Idempotency key ${e.idempotencyKey} was used for another body within the last 24 hours. Use a new key for a new event.`,
+  ),
+  BUSY: row(
+    503,
+    true,
+    (e: { waiting: number; waitingBytes: number; maxWaiting: number; maxWaitingBytes: number }) =>
+      `${e.waiting} calls (${e.waitingBytes} bytes) already wait to be published; the limit is ${e.maxWaiting} calls and ${e.maxWaitingBytes} bytes. Nothing of this call was stored; try again later.`,
+  ),
+  NOT_STORED: row(
+    503,
+    true,
+    (e: { timeoutMs: number; problem: string }) =>
+      `Nothing was stored within ${e.timeoutMs} ms: ${e.problem}. It is safe to publish again.`,
+  ),
+  OUTCOME_UNKNOWN: row(
+    504,
+    true,
+    (e: { timeoutMs: number }) =>
+      `No answer within ${e.timeoutMs} ms after the events were sent: they may be stored or not. Publish again with the same idempotencyKey to be sure of exactly one.`,
+  ),
+  REDIS_OUT_OF_MEMORY: row(
+    503,
+    true,
+    () =>
+      'Redis has reached its maxmemory and refused the write; nothing was stored. Raise maxmemory or lower the retention.',
+  ),
+  REDIS_UNAVAILABLE: row(
+    503,
+    true,
+    (e: { problem: string }) =>
+      `Redis cannot be reached: ${e.problem}. Check the server and the redis setting; the connection is retried.`,
+  ),
+  REDIS_UNSUITABLE: row(
+    500,
+    false,
+    (e: { problem: string; remedy: string }) => `This Redis cannot carry Busbar: ${e.problem}. ${e.remedy}`,
+  ),
+  REDIS_NOT_INSTALLED: row(
+    500,
+    false,
+    (e: { remedy: string }) =>
+      `Neither redis-server nor valkey-server (7.0 or newer) was found on this machine. ${e.remedy}`,
+  ),
+  REDIS_NOT_STARTED: row(
+    500,
+    true,
+    (e: { problem: string; log: string }) => `The embedded Redis did not start: ${e.problem}. Its log is ${e.log}.`,
+  ),
+  WRITE_REFUSED: row(
+    500,
+    false,
+    (e: { problem: string }) => `Redis refused the write and stored nothing: ${e.problem}. Run "busbar doctor".`,
+  ),
+  PARTITIONS_MISMATCH: row(
+    409,
+    false,
+    (e: { namespace: string; stored: number; asked: number }) =>
+      `Namespace "${e.namespace}" has ${e.stored} partitions, but ${e.asked} were asked for. The count is fixed when a namespace is created: use ${e.stored}, or a new namespace.`,
+  ),
+  PATTERN_INVALID: row(400, false, (e: { pattern: string; problem: string }) => `Pattern ${e.pattern} ${e.problem}.`),
+  CURSOR_INVALID: row(
+    400,
+    false,
+    (e: { value: string; problem: string }) =>
+      `Cursor ${e.value} ${e.problem}. Use a cursor that a live reader gave, a time in ms, "beginning" or "now".`,
+  ),
+  SETTING_INVALID: row(
+    400,
+    false,
+    (e: { problems: string[] }) =>
+      `${e.problems.length === 1 ? 'A setting is' : `${e.problems.length} settings are`} not usable:\n${e.problems.map((p) => `  - ${p}`).join('\n')}`,
+  ),
+  EVENT_NOT_FOUND: row(
+    404,
+    false,
+    (e: { id: string }) => `No event ${e.id} is kept: it was never published, or retention has passed it.`,
+  ),
+  BODY_INVALID: row(400, false, (e: { problem: string }) => `The request body ${e.problem}.`),
+  BODY_TOO_LARGE: row(
+    413,
+    false,
+    (e: { maxBytes: number }) =>
+      `The request body is over the limit of ${e.maxBytes} bytes. Send fewer events per request.`,
+  ),
+  MEDIA_TYPE_UNSUPPORTED: row(
+    415,
+    false,
+    (e: { given: string; accepted: string[] }) =>
+      `Content type ${e.given} is not accepted here. Send ${e.accepted.join(' or ')}.`,
+  ),
+  PARAMETER_INVALID: row(
+    400,
+    false,
+    (e: { name: string; value: string; problem: string }) => `Parameter "${e.name}" ${e.problem}; got ${e.value}.`,
+  ),
+  UNAUTHENTICATED: row(
+    401,
+    false,
+    () =>
+      'This route needs a token: send "Authorization: Bearer <token>". The root token is in the data folder, file root-token.',
+  ),
+  ROUTE_NOT_FOUND: row(404, false, (e: { method: string; path: string }) => `There is no route ${e.method} ${e.path}.`),
+  INTERNAL: row(500, false, () => 'Something broke inside Busbar. The log has the details.'),
+  BUS_CLOSED: row(409, false, () => 'The bus is closed. Make a new one to go on.'),
+} as const
+
+export type ErrorCode = keyof typeof errorTable
+export type ErrorDetails<C extends ErrorCode> = Parameters<(typeof errorTable)[C]['message']>[0]
+
+/** The only error class. `details` carries the values the message was made of. */
+export class BusbarError extends Error {
+  override readonly name = 'BusbarError'
+  readonly code: ErrorCode
+  readonly status: number
+  readonly retryable: boolean
+  readonly details: Readonly<Record<string, unknown>>
+
+  private constructor(code: ErrorCode, details: Record<string, unknown>, cause?: unknown) {
+    const entry = errorTable[code] as Row<Record<string, unknown>>
+    super(entry.message(details), cause === undefined ? undefined : { cause })
+    this.code = code
+    this.status = entry.status
+    this.retryable = entry.retryable
+    this.details = details
+  }
+
+  static of<C extends ErrorCode>(
+    code: C,
+    ...[details, cause]: ErrorDetails<C> extends undefined
+      ? [details?: undefined, cause?: unknown]
+      : [details: ErrorDetails<C>, cause?: unknown]
+  ): BusbarError {
+    return new BusbarError(code, (details ?? {}) as Record<string, unknown>, cause)
+  }
+}
+
+/** A value as it may stand in a message: JSON, shortened, never raw user text. */
+export function shown(value: unknown): string {
+  if (typeof value === 'number' || typeof value === 'bigint' || value === undefined) return String(value)
+  let text: string | undefined
+  try {
+    text = JSON.stringify(value)
+  } catch {
+    text = undefined
+  }
+  if (text === undefined) return `a ${typeof value}`
+  return text.length > 80 ? `${text.slice(0, 77)}…` : text
+}

@@ -1,0 +1,41 @@
+/**
+ * Time and chance, passed in so that a schedule can be replayed from a seed.
+ *
+ * `now` is wall time in ms and only for people and defaults: anything compared across processes uses the
+ * server's clock. `monotonicMs` never jumps and measures waiting.
+ */
+import { randomBytes } from 'node:crypto'
+import { performance } from 'node:perf_hooks'
+
+export interface Timer {
+  cancel(): void
+}
+
+export interface Clock {
+  now(): number
+  monotonicMs(): number
+  /** Runs `fn` once after `ms`. Does not keep the process alive. */
+  after(ms: number, fn: () => void): Timer
+}
+
+export interface Randomness {
+  /** In [0, 1). */
+  float(): number
+  /** 120 bits as 20 base64url characters: batch, lease, worker, process, token. */
+  id(): string
+}
+
+export const systemClock: Clock = {
+  now: Date.now,
+  monotonicMs: () => performance.now(),
+  after(ms, fn) {
+    const timer = setTimeout(fn, ms)
+    timer.unref()
+    return { cancel: () => clearTimeout(timer) }
+  },
+}
+
+export const systemRandomness: Randomness = {
+  float: Math.random,
+  id: () => randomBytes(15).toString('base64url'),
+}

@@ -1,0 +1,69 @@
+/**
+ * Named events about Busbar itself. Each becomes one log line and one count; nothing else is logged.
+ *
+ * The table names every event with its level and a sentence for docs/telemetry.md, where a test holds them together.
+ */
+
+export type Level = 'debug' | 'info' | 'warn' | 'error'
+export type Fields = Readonly<Record<string, string | number | boolean | null | undefined>>
+
+export const telemetryTable = {
+  'bus.started': ['info', 'A bus began to run: namespace, partitions, process.'],
+  'bus.closed': ['info', 'A bus was closed.'],
+  'redis.connected': ['debug', 'A connection became ready.'],
+  'redis.lost': ['warn', 'A connection was lost; it is retried until the bus is closed.'],
+  'redis.embedded-started': ['info', 'The embedded Redis was started by this process.'],
+  'redis.embedded-shared': ['info', 'The embedded Redis of the data folder was already running and is shared.'],
+  'redis.embedded-stopped': ['info', 'This process was the last user of the embedded Redis and stopped it.'],
+  'loop.failed': ['error', 'One turn of a background loop threw; it backs off and goes on.'],
+  'publish.repeated': ['warn', 'A flush had no answer and was sent again under its number.'],
+  'publish.unknown': ['warn', 'A call ended with its outcome unknown.'],
+  'log.rolled-back': ['error', 'The log ends before a position already read: Redis lost its tail.'],
+  'log.trimmed': ['info', 'Retention removed events from a partition.'],
+  'log.lost-unread': ['error', 'The hard cap removed events that a registered cursor had not passed.'],
+  'live.gap': ['warn', 'Retention passed a live reader: events between two positions were not delivered.'],
+  'live.cut': ['warn', 'A live reader did not take its events and was cut.'],
+  'http.started': ['info', 'The HTTP door listens.'],
+  'http.request': ['debug', 'One HTTP request was answered.'],
+  'http.failed': ['error', 'A request ended in an unexpected error.'],
+} as const satisfies Record<string, readonly [Level, string]>
+
+export type TelemetryName = keyof typeof telemetryTable
+
+export interface TelemetryEvent {
+  name: TelemetryName
+  level: Level
+  time: number
+  fields: Fields
+}
+
+export type TelemetryListener = (event: TelemetryEvent) => void
+
+export interface Telemetry {
+  emit(name: TelemetryName, fields?: Fields): void
+  /** How often each event was emitted since the start. */
+  counts(): ReadonlyMap<TelemetryName, number>
+}
+
+export function createTelemetry(now: () => number, listeners: readonly TelemetryListener[] = []): Telemetry {
+  const counts = new Map<TelemetryName, number>()
+  return {
+    emit(name, fields = {}) {
+      counts.set(name, (counts.get(name) ?? 0) + 1)
+      const event: TelemetryEvent = { name, level: telemetryTable[name][0], time: now(), fields }
+      for (const listener of listeners) listener(event)
+    },
+    counts: () => counts,
+  }
+}
+
+const levels: readonly Level[] = ['debug', 'info', 'warn', 'error']
+
+/** One JSON object per line, as log collectors expect it. */
+export function jsonLines(write: (line: string) => void, from: Level = 'info'): TelemetryListener {
+  const least = levels.indexOf(from)
+  return ({ name, level, time, fields }) => {
+    if (levels.indexOf(level) < least) return
+    write(`${JSON.stringify({ time: new Date(time).toISOString(), level, event: name, ...fields })}\n`)
+  }
+}
