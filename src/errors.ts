@@ -185,7 +185,7 @@ export class BusbarError extends Error {
 
   static of<C extends ErrorCode>(
     code: C,
-    ...[details, cause]: ErrorDetails<C> extends undefined
+    ...[details, cause]: unknown extends ErrorDetails<C>
       ? [details?: undefined, cause?: unknown]
       : [details: ErrorDetails<C>, cause?: unknown]
   ): BusbarError {

@@ -1,0 +1,134 @@
+/**
+ * Runs contenders in alternating rounds on one Redis, from rest each time, and takes the median of each.
+ *
+ * Every second round goes backwards, so that a machine that slows down in the course of a run does not favour those
+ * who always come first. A contender that fails is left out of the rows that need it, and the run is void.
+ */
+import { drive, hold } from './child.mjs'
+import { measureYardstick } from './floors.mjs'
+import { median } from './numbers.mjs'
+import { flushAndSettle } from './settle.mjs'
+import { verifyLog } from './verify.mjs'
+
+export const benchNamespace = 'bench'
+export const benchTenant = 'acme'
+
+/**
+ * @typedef {object} Contender
+ * @property {string} name
+ * @property {string} workload       file in workloads/
+ * @property {number} width          calls in flight
+ * @property {number} [count]        end after so many calls instead of after a time
+ * @property {boolean} [latency]     measure the median time of a call instead of events a second
+ * @property {number} [floor]        share of the yardstick it must reach
+ * @property {string} [beside]       a workload that is kept open in another process meanwhile
+ * @property {boolean} [verify]      hold the log against the acknowledgements
+ * @property {object} [options]      for the workload
+ * @property {string} [unavailable]  why it cannot run here
+ */
+
+/**
+ * @param {object} run               what run.mjs prepared: redis, control, nats, plan, progress, problems
+ * @param {Contender[]} contenders
+ * @returns {Promise<{ yardstick: number, value: (name: string) => number | undefined }>}
+ */
+export async function contest(run, contenders) {
+  const { plan, progress } = run
+  const values = new Map(contenders.map(({ name }) => [name, []]))
+  const yardsticks = []
+  const racing = contenders.filter((contender) => canRun(run, contender))
+
+  for (let round = 1; round <= plan.rounds; round += 1) {
+    yardsticks.push(await measureRedis(run, round))
+    for (const contender of round % 2 === 1 ? racing : racing.toReversed()) {
+      progress(`round ${round}/${plan.rounds}  ${contender.name}`)
+      const measured = await measure(run, contender)
+      if (measured === undefined) continue
+      values.get(contender.name).push(measured.value)
+      progress(
+        `round ${round}/${plan.rounds}  ${contender.name}`,
+        contender.latency ? micros(measured.value) : perSecond(measured.value),
+      )
+    }
+  }
+  const yardstick = median(yardsticks)
+  const value = (name) => (values.get(name).length > 0 ? median(values.get(name)) : undefined)
+  for (const contender of racing) checkFloor(run, contender, value(contender.name), yardstick)
+  return { yardstick, value }
+}
+
+/**
+ * Runs one contender once from an empty Redis. `rested` and `finished` may look at Redis before it is filled, and
+ * before anything else happens to what was written.
+ */
+export async function measure(run, contender, { rested, finished } = {}) {
+  const { redis, nats, control, problems } = run
+  await flushAndSettle(control)
+  await rested?.()
+  const options = { redis, nats, ...contender.options }
+  try {
+    const result = await beside(contender.beside, options, () => drive(jobOf(run, contender, options)))
+    await finished?.()
+    if (result.stored !== undefined && result.stored !== result.events)
+      problems.push(`${contender.name}: ${result.events} acknowledged, ${result.stored} stored`)
+    const log = contender.verify ? await verify(run, contender, result) : undefined
+    return { value: contender.latency ? result.p50Ms : result.perSecond, log }
+  } catch (error) {
+    problems.push(`${contender.name} failed: ${error.message}`)
+    return undefined
+  }
+}
+
+/** Runs `work` while another process, if any, keeps a workload open; that process never outlives it. */
+async function beside(workload, options, work) {
+  if (workload === undefined) return work()
+  const other = await hold({ workload, options })
+  try {
+    const result = await work()
+    await other.stop()
+    return result
+  } finally {
+    other.kill()
+  }
+}
+
+function jobOf({ plan }, { workload, width, count, latency }, options) {
+  const forMs = count === undefined ? plan.measureMs : undefined
+  return { workload, width, warmMs: plan.warmMs, forMs, count, measureLatency: latency, options }
+}
+
+/** Adds what is wrong with the log to the run's problems. */
+async function verify({ control, problems }, { name, options }, { report }) {
+  const log = await verifyLog(control, {
+    namespace: benchNamespace,
+    tenant: benchTenant,
+    keys: options?.keys,
+    acknowledged: report,
+  })
+  for (const problem of log.problems) problems.push(`${name}: ${problem}`)
+  return log
+}
+
+async function measureRedis({ redis, control, plan, progress }, round) {
+  await flushAndSettle(control)
+  const rate = await measureYardstick({ ...redis, requests: plan.yardstickRequests })
+  progress(`round ${round}/${plan.rounds}  redis-benchmark -P 64 XADD`, perSecond(rate))
+  return rate
+}
+
+function canRun({ only, problems }, { name, unavailable }) {
+  if (only && !only.some((word) => name.toLowerCase().includes(word))) return false
+  if (unavailable) problems.push(`${name}: ${unavailable}`)
+  return !unavailable
+}
+
+function checkFloor({ floors, problems }, { name, floor }, value, yardstick) {
+  if (floor === undefined || value === undefined) return
+  const share = value / yardstick
+  floors.push({ peer: name, share, floor, ok: share >= floor })
+  if (share < floor)
+    problems.push(`${name} is below its floor: set up wrong, or the machine is busy with something else`)
+}
+
+const perSecond = (value) => `${Math.round(value).toLocaleString('en')}/s`
+const micros = (ms) => `${(ms * 1000).toFixed(0)} µs`

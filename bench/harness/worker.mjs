@@ -1,0 +1,50 @@
+/**
+ * One measurement in its own process, so that heaps and compiled code of one contender do not disturb the next.
+ *
+ *   drive   open the workload, warm up, measure, report, close
+ *   hold    open the workload, say it is ready, stay until told to stop, close
+ *
+ * A workload is a file with `open(options)`; it returns `call(i)`, `close()` and optionally `eventsPerCall`,
+ * `stored()` (how many events the store really has) and `report()` (what else the parent should know).
+ * The process ends by itself: a handle left open after close() shows up as a warning in the parent.
+ */
+import { percentile } from './numbers.mjs'
+import { slidingWindow } from './window.mjs'
+
+const maxLatencies = 500_000
+
+process.once('message', async (job) => {
+  try {
+    const { open } = await import(job.workload)
+    const workload = await open(job.options)
+    const result = job.mode === 'hold' ? await hold(workload) : await drive(workload, job)
+    await workload.close()
+    process.send({ kind: 'done', result })
+  } catch (error) {
+    process.send({ kind: 'failed', error: error instanceof Error ? error.stack : String(error) })
+  }
+  process.disconnect()
+})
+
+async function drive(workload, { width, warmMs, forMs, count, measureLatency }) {
+  const { call, eventsPerCall = 1 } = workload
+  const warm = await slidingWindow({ width, forMs: warmMs, count, call })
+  const latencies = measureLatency ? new Float64Array(maxLatencies) : undefined
+  const remaining = count === undefined ? undefined : count - warm.calls
+  const timed = await slidingWindow({ width, first: warm.calls, forMs, count: remaining, latencies, call })
+
+  const calls = warm.calls + timed.calls
+  return {
+    perSecond: (timed.calls * eventsPerCall) / timed.seconds,
+    p50Ms: latencies && percentile(latencies.subarray(0, Math.min(timed.calls, maxLatencies)), 0.5),
+    events: calls * eventsPerCall,
+    stored: await workload.stored?.(),
+    report: workload.report?.(calls),
+  }
+}
+
+async function hold(workload) {
+  process.send({ kind: 'ready' })
+  await new Promise((resolve) => process.once('message', resolve))
+  return await workload.report?.()
+}

@@ -1,0 +1,109 @@
+/** What a bus can be told, checked all at once when it is made. */
+import { resolve } from 'node:path'
+import type { BackboneOptions } from './backbone.ts'
+import { type Bytes, type Duration, type Parsed, parseBytes, parseDuration } from './duration.ts'
+import { BusbarError, shown } from './errors.ts'
+import { defaultRetention, type Retention } from './log/namespace.ts'
+import { redisOptions } from './redis/connection.ts'
+import type { EventDefinition, Registry } from './registry.ts'
+import { type Clock, type Randomness, systemClock, systemRandomness } from './runtime/clock.ts'
+import { createTelemetry, type TelemetryListener } from './runtime/telemetry.ts'
+
+export interface BusOptions<R extends Registry = Registry> {
+  /** redis://, rediss:// or unix:///path. Without it: an embedded Redis in `dataDir`. */
+  redis?: string
+  /** Where an embedded Redis keeps its data. Default `.busbar`. */
+  dataDir?: string
+  /** Default `busbar`. */
+  namespace?: string
+  /** Fixed when the namespace is created; default 16. Given, it must equal what is stored. */
+  partitions?: number
+  /** Given, it replaces what the namespace has stored. Default 7 days, 1,000,000 events per partition. */
+  retention?: { age?: Duration; events?: number; bytes?: Bytes }
+  /** Types, their schemas, and how key and tenant follow from the data. */
+  events?: R
+  /** Also publish each event to the channel `<namespace>:live:<tenant>:<type>`. */
+  liveChannel?: boolean
+  publish?: {
+    /** How long a publish may take before it fails. Default 10s. */
+    timeout?: Duration
+    /** Calls that may wait at once. Default 100,000. */
+    maxWaiting?: number
+    /** Bytes that may wait at once. Default 64MiB. */
+    maxWaitingBytes?: Bytes
+  }
+  /** Gets every telemetry event. */
+  onTelemetry?: TelemetryListener
+  clock?: Clock
+  randomness?: Randomness
+}
+
+export interface Settings extends BackboneOptions {
+  registry: ReadonlyMap<string, EventDefinition>
+  liveChannel: boolean
+  maxWaiting: number
+  maxWaitingBytes: number
+}
+
+const namespaceShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
+
+/** Throws SETTING_INVALID with every problem at once. */
+export function checkOptions(options: BusOptions): Settings {
+  const problems: string[] = []
+  const take = <T>(name: string, parsed: Parsed<T>, otherwise: T): T => {
+    if (parsed.ok) return parsed.value
+    problems.push(`${name} ${parsed.problem}`)
+    return otherwise
+  }
+  const { redis, namespace = 'busbar', partitions, retention, publish = {}, liveChannel = false } = options
+  const clock = options.clock ?? systemClock
+  if (!namespaceShape.test(namespace))
+    problems.push(`namespace must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit; got ${shown(namespace)}`)
+  const settings: Settings = {
+    redis,
+    dataDir: resolve(options.dataDir ?? '.busbar'),
+    namespace: {
+      name: namespace,
+      partitions: partitions === undefined ? undefined : take('partitions', count(partitions, 1, 256), 16),
+      retention: retention && checkRetention(retention, take),
+    },
+    registry: new Map(Object.entries(options.events ?? {})),
+    liveChannel,
+    timeoutMs: take('publish.timeout', parseDuration(publish.timeout ?? '10s'), 0),
+    maxWaiting: take('publish.maxWaiting', count(publish.maxWaiting ?? 100_000, 1, 10_000_000), 0),
+    maxWaitingBytes: take('publish.maxWaitingBytes', parseBytes(publish.maxWaitingBytes ?? '64MiB'), 0),
+    clock,
+    randomness: options.randomness ?? systemRandomness,
+    telemetry: createTelemetry(clock.now, options.onTelemetry ? [options.onTelemetry] : []),
+  }
+  if (redis !== undefined) checkUrl(redis, problems)
+  if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
+  return settings
+}
+
+type Take = <T>(name: string, parsed: Parsed<T>, otherwise: T) => T
+
+function checkRetention({ age, events, bytes }: NonNullable<BusOptions['retention']>, take: Take): Retention {
+  return {
+    ageMs: age === undefined ? defaultRetention.ageMs : take('retention.age', parseDuration(age), 0),
+    events:
+      events === undefined ? defaultRetention.events : take('retention.events', count(events, 0, 1_000_000_000), 0),
+    bytes: bytes === undefined ? null : take('retention.bytes', parseBytes(bytes), 0),
+  }
+}
+
+function count(value: unknown, least: number, most: number): Parsed<number> {
+  if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most)
+    return { ok: true, value: value as number }
+  return { ok: false, problem: `must be a whole number from ${least} to ${most}; got ${shown(value)}` }
+}
+
+function checkUrl(url: string, problems: string[]): void {
+  try {
+    const { protocol } = new URL(url)
+    if (['redis:', 'rediss:', 'unix:'].includes(protocol)) return void redisOptions(url)
+  } catch {
+    // Falls through to the one message that fits both.
+  }
+  problems.push('redis must be a URL like redis://127.0.0.1:6379, rediss://host or unix:///path/to/socket')
+}

@@ -1,0 +1,296 @@
+/**
+ * The bus: a noun declares, a verb attaches, `run()` starts.
+ *
+ *   made       declarations write and start nothing; the first publish, read or live reader connects
+ *   running    after run(): background work of this process goes on
+ *   closed     what was accepted is answered, then everything is let go; nothing keeps the process alive
+ */
+import { Backbone } from './backbone.ts'
+import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
+import { type Duration, parseDuration } from './duration.ts'
+import { BusbarError, shown } from './errors.ts'
+import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
+import { readState, readTopics } from './log/read.ts'
+import { createLogView, type LogView } from './log/view.ts'
+import type { MatchedTypes, Pattern } from './pattern.ts'
+import {
+  type Call,
+  type CallOptions,
+  type EventInput,
+  optionCall,
+  type Published,
+  simpleCall,
+  type Unsettled,
+  type WrittenEvent,
+  writeEvent,
+} from './publish/call.ts'
+import { Publisher } from './publish/publisher.ts'
+import { liveChannelPrefix } from './redis/keys.ts'
+import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
+import { type Loop, startLoop } from './runtime/loop.ts'
+import type { Telemetry } from './runtime/telemetry.ts'
+import { LiveHub } from './sinks/live/hub.ts'
+import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+
+export interface PublishOptions extends Omit<EventInput, 'type' | 'data'> {
+  idempotencyKey?: string
+  /** seq of the object's last event, or null for none: anything else is a CONFLICT. */
+  expectPrev?: number | null
+  timeout?: Duration
+}
+
+export interface CommitOptions extends CallOptions {
+  tenant?: string
+  timeout?: Duration
+}
+
+export interface PublishAllEvent extends EventInput {
+  idempotencyKey?: string
+  expectPrev?: number | null
+}
+
+/** One answer of publishAll: what publish would have answered, or the error it would have thrown. */
+export type PublishAllAnswer = (Published & { error?: undefined }) | { error: BusbarError }
+
+type TypeName<R extends Registry> = (keyof R & string) | (string & {})
+
+/** `[type, data]` or `[type, data, { time, trace }]`. */
+export type CommitEvent<R extends Registry> =
+  | {
+      [T in keyof R & string]: readonly [type: T, data: DataIn<R, T>, more?: Pick<EventInput, 'time' | 'trace'>]
+    }[keyof R & string]
+  | readonly [type: string, data?: unknown, more?: Pick<EventInput, 'time' | 'trace'>]
+
+/** Events as the registry and a pattern literal say they are. */
+export type EventOf<R extends Registry, P> = [keyof R & string] extends [never]
+  ? Event
+  : { [T in MatchedTypes<keyof R & string, P>]: Event<DataOut<R, T>, T> }[MatchedTypes<keyof R & string, P>]
+
+export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
+  /** Resolves when every matching event published from now on will be delivered. */
+  ready(): Promise<void>
+  /** Where to go on after the last delivered event. */
+  readonly cursor: string
+}
+
+const retentionLoopMs = 10_000
+const closeTimeoutMs = 10_000
+
+export class Bus<R extends Registry = Registry> {
+  readonly namespace: string
+  readonly telemetry: Telemetry
+  /** Reads what is stored. */
+  readonly log: LogView
+  readonly #settings: Settings
+  readonly #backbone: Backbone
+  readonly #publisher: Publisher
+  readonly #readers = new Set<LiveReader>()
+  #opening = false
+  #hub: LiveHub | undefined
+  #loops: Loop[] = []
+  #closing: Promise<void> | undefined
+
+  constructor(options: BusOptions<R>) {
+    const settings = checkOptions(options)
+    this.#settings = settings
+    this.namespace = settings.namespace.name
+    this.telemetry = settings.telemetry
+    this.#backbone = new Backbone(settings)
+    this.#publisher = new Publisher(
+      { clock: settings.clock, telemetry: settings.telemetry, grown: (partition) => this.#trimSoon(partition) },
+      {
+        process: settings.randomness.id(),
+        maxWaiting: settings.maxWaiting,
+        maxWaitingBytes: settings.maxWaitingBytes,
+        liveChannelPrefix: settings.liveChannel ? liveChannelPrefix(this.namespace) : '',
+      },
+    )
+    this.log = createLogView(this.#backbone)
+  }
+
+  /** Stores one event. Calls for the same key are stored in the order of the calls. */
+  publish<T extends TypeName<R>>(type: T, data?: DataIn<R, T>, options: PublishOptions = {}): Promise<Published> {
+    return new Promise((resolve, reject) => {
+      const { idempotencyKey, expectPrev, timeout, ...rest } = options
+      const event = this.#write({ ...rest, type, data })
+      const unsettled = this.#unsettled(timeout, (answers) => resolve(answers[0]!), reject)
+      const plain = idempotencyKey === undefined && expectPrev === undefined
+      this.#submit(
+        plain ? simpleCall(event, unsettled) : optionCall([event], { idempotencyKey, expectPrev }, unsettled),
+      )
+    })
+  }
+
+  /** Stores several events of one object and its state: contiguous, in this order, all or none. */
+  commit(key: string, events: readonly CommitEvent<R>[], options: CommitOptions = {}): Promise<Published[]> {
+    return new Promise((resolve, reject) => {
+      checkCount(events)
+      const { tenant, timeout, ...callOptions } = options
+      checkText('key', key, limits.keyBytes)
+      const written = events.map(([type, data, more]) => this.#write({ ...more, type, data, tenant, key }))
+      const call = optionCall(written, callOptions, this.#unsettled(timeout, resolve, reject))
+      if (call.size * 3 > limits.callBytes) checkSize(call)
+      this.#submit(call)
+    })
+  }
+
+  /** Stores many events, each on its own: one answer per event, in the order given; a bad one fails alone. */
+  async publishAll(
+    events: readonly PublishAllEvent[],
+    options: { timeout?: Duration } = {},
+  ): Promise<PublishAllAnswer[]> {
+    checkCount(events)
+    const answers = events.map(({ type, data, ...rest }) =>
+      this.publish(type as TypeName<R>, data as never, { ...rest, ...options }),
+    )
+    const settled = await Promise.allSettled(answers)
+    return settled.map((answer) => {
+      if (answer.status === 'fulfilled') return answer.value
+      if (answer.reason instanceof BusbarError) return { error: answer.reason }
+      throw answer.reason
+    })
+  }
+
+  /** Follows the log: every matching event, in order per partition, from `since` on. */
+  live<const P extends Pattern>(pattern: P, options: LiveOptions = {}): Live<EventOf<R, P>> {
+    const reader = new LiveReader(
+      { hub: () => this.#openHub(), telemetry: this.telemetry, ended: (ended) => this.#readers.delete(ended) },
+      pattern,
+      options,
+    )
+    this.#readers.add(reader)
+    return reader as unknown as Live<EventOf<R, P>>
+  }
+
+  /** The state last committed with an object, or null. */
+  async state<T = unknown>(key: string, { tenant = defaultTenant }: { tenant?: string } = {}): Promise<T | null> {
+    const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
+    const text = await this.#backbone.read((redis, namespace) => readState(redis, namespace, object))
+    return text === null ? null : (JSON.parse(text) as T)
+  }
+
+  /** How many events each topic has had, by name. */
+  topics(): Promise<Map<string, number>> {
+    return this.#backbone.read(readTopics)
+  }
+
+  /** Connects, stores what was declared and starts this process's background work; SIGTERM and SIGINT then close. */
+  async run(): Promise<this> {
+    const { namespace, retainer } = await this.#backbone.open()
+    if (this.#loops.length > 0) return this
+    const retain = async () => {
+      await retainer.trimLog()
+      return { againInMs: retentionLoopMs }
+    }
+    this.#loops.push(startLoop(this.#settings, 'log.retain', retain))
+    process.once('SIGTERM', this.#onSignal)
+    process.once('SIGINT', this.#onSignal)
+    this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
+    return this
+  }
+
+  /** Answers what was accepted, then lets everything go. Later calls answer BUS_CLOSED. */
+  close({ timeout = closeTimeoutMs }: { timeout?: Duration } = {}): Promise<void> {
+    this.#closing ??= this.#close(durationOf('timeout', timeout))
+    return this.#closing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  readonly #onSignal = (signal: NodeJS.Signals): void => {
+    void this.close().then(() => {
+      // Who else listens to the signal decides about the process; alone, it was asked to end.
+      if (process.listenerCount(signal) === 0) process.exit(0)
+    })
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    process.off('SIGTERM', this.#onSignal)
+    process.off('SIGINT', this.#onSignal)
+    await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
+    for (const reader of this.#readers) await reader.return()
+    await this.#hub?.stop(timeoutMs)
+    await this.#publisher.close(timeoutMs)
+    await this.#backbone.close()
+    this.telemetry.emit('bus.closed', { namespace: this.namespace })
+  }
+
+  #write(input: EventInput): WrittenEvent {
+    return writeEvent(this.#settings.registry.size === 0 ? input : applyRegistry(this.#settings.registry, input))
+  }
+
+  #unsettled(timeout: Duration | undefined, resolve: Unsettled['resolve'], reject: Unsettled['reject']): Unsettled {
+    const timeoutMs = timeout === undefined ? this.#settings.timeoutMs : durationOf('timeout', timeout)
+    return { timeoutMs, deadlineAt: this.#settings.clock.monotonicMs() + timeoutMs, resolve, reject }
+  }
+
+  #submit(call: Call): void {
+    if (!this.#opening) this.#open()
+    this.#publisher.submit(call)
+  }
+
+  #open(): void {
+    this.#opening = true
+    this.#backbone.open().then(
+      ({ namespace, writes }) => this.#publisher.open(namespace, writes),
+      (error) => this.#publisher.refuse(error),
+    )
+  }
+
+  async #openHub(): Promise<LiveHub> {
+    const { namespace, reads, hints } = await this.#backbone.open()
+    this.#hub ??= new LiveHub({
+      ...this.#settings,
+      namespace,
+      connection: reads,
+      hints,
+      saw: (partition, seq) => this.#publisher.saw(partition, seq),
+    })
+    return this.#hub
+  }
+
+  #trimSoon(partition: number): void {
+    this.#backbone
+      .open()
+      .then(({ retainer }) => retainer.trimPartition(partition))
+      // A lost connection: the next few thousand events, or the loop, try again.
+      .catch(() => undefined)
+  }
+}
+
+function checkCount(events: unknown): void {
+  if (!Array.isArray(events) || events.length === 0)
+    throw BusbarError.of('EVENT_INVALID', {
+      field: 'events',
+      value: shown(events),
+      problem: 'must be a list of at least one event',
+    })
+  if (events.length > limits.callEvents)
+    throw BusbarError.of('CALL_TOO_LARGE', {
+      events: events.length,
+      maxEvents: limits.callEvents,
+      maxBytes: limits.callBytes,
+    })
+}
+
+function checkSize(call: Call): void {
+  const bytes = call.envelopes.reduce((sum, envelope) => sum + Buffer.byteLength(envelope), 0)
+  if (bytes > limits.callBytes)
+    throw BusbarError.of('CALL_TOO_LARGE', { bytes, maxEvents: limits.callEvents, maxBytes: limits.callBytes })
+}
+
+function durationOf(field: string, value: Duration): number {
+  const parsed = parseDuration(value)
+  if (!parsed.ok) throw BusbarError.of('EVENT_INVALID', { field, value: shown(value), problem: parsed.problem })
+  return parsed.value
+}
+
+/** Makes a bus. Nothing is connected, written or started before the first use. */
+export function busbar<const R extends Registry = Record<never, never>>(options: BusOptions<R> = {}): Bus<R> {
+  return new Bus<R>(options)
+}
+
+/** JSON text to publish as it is, byte for byte. */
+export const rawJson = (text: string): RawJson => new RawJson(text)

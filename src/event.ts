@@ -1,0 +1,220 @@
+/**
+ * An event, its limits, and how it is written down.
+ *
+ * In the log an event is an **envelope**: one JSON header line (type, tenant, key, time, trace) + "\n" + the data's
+ * own bytes. The header always begins with type and tenant, so that scripts and routers find them without parsing.
+ * The data is opaque: it is never parsed and written again, so every consumer gets the publisher's bytes.
+ * id, seq and prev travel beside the envelope.
+ */
+import { BusbarError, shown } from './errors.ts'
+
+export const limits = {
+  typeBytes: 200,
+  typeSegments: 16,
+  tenantBytes: 128,
+  keyBytes: 256,
+  idempotencyKeyBytes: 256,
+  traceBytes: 256,
+  dataBytes: 256 * 1024,
+  stateBytes: 256 * 1024,
+  callEvents: 1_000,
+  callBytes: 1024 * 1024,
+} as const
+
+export const defaultTenant = 'default'
+
+/** JSON text that is already written: published and delivered byte for byte. */
+export class RawJson {
+  readonly text: string
+  constructor(text: string) {
+    this.text = text
+  }
+}
+
+/** What a consumer gets. `data` is parsed on first use; `json` is its exact text. */
+export class Event<Data = unknown, Type extends string = string> {
+  readonly id: string
+  readonly seq: number
+  readonly prev: number | null
+  readonly type: Type
+  readonly tenant: string
+  readonly key: string | null
+  readonly time: number
+  readonly trace?: string
+  readonly json: string
+  #data: Data | undefined
+  #parsed = false
+
+  constructor(position: Position, header: Header, json: string) {
+    this.id = `${position.partition}-${position.seq}`
+    this.seq = position.seq
+    this.prev = position.prev
+    this.type = header.type as Type
+    this.tenant = header.tenant
+    this.key = header.key ?? null
+    // Without a time of its own an event has the server's: seq is the server's clock in µs.
+    this.time = header.time ?? Math.floor(position.seq / 1000)
+    if (header.trace !== undefined) this.trace = header.trace
+    this.json = json
+  }
+
+  get data(): Data {
+    if (!this.#parsed) {
+      this.#data = JSON.parse(this.json) as Data
+      this.#parsed = true
+    }
+    return this.#data as Data
+  }
+
+  /** The whole event as one line of JSON, its data byte-equal. */
+  toText(): string {
+    const head = JSON.stringify({
+      id: this.id,
+      seq: this.seq,
+      prev: this.prev,
+      type: this.type,
+      tenant: this.tenant,
+      key: this.key,
+      time: this.time,
+      ...(this.trace === undefined ? {} : { trace: this.trace }),
+    })
+    return `${head.slice(0, -1)},"data":${this.json}}`
+  }
+
+  toJSON(): Record<string, unknown> {
+    return JSON.parse(this.toText())
+  }
+}
+
+export interface Position {
+  partition: number
+  seq: number
+  prev: number | null
+}
+
+export interface Header {
+  type: string
+  tenant: string
+  key?: string
+  time?: number
+  trace?: string
+}
+
+/** Splits an envelope into its header and the data's text. */
+export function readEnvelope(envelope: string): { header: Header; json: string } {
+  const end = envelope.indexOf('\n')
+  return { header: JSON.parse(envelope.slice(0, end)) as Header, json: envelope.slice(end + 1) }
+}
+
+const headerStart = /^\{"type":"([^"]*)","tenant":"([^"]*)"/
+
+/** Type and tenant without parsing: neither can hold a quote or an escape. */
+export function kindOf(envelope: string): { type: string; tenant: string } | undefined {
+  const found = headerStart.exec(envelope)
+  return found ? { type: found[1]!, tenant: found[2]! } : undefined
+}
+
+const typeShape = /^[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*$/
+const tenantShape = /^[A-Za-z0-9._~@+-]+$/
+
+export function checkType(type: unknown): string {
+  const invalid = (problem: string) => BusbarError.of('EVENT_INVALID', { field: 'type', value: shown(type), problem })
+  if (typeof type !== 'string') throw invalid('must be a string like "order.paid"')
+  if (type.length > limits.typeBytes) throw invalid(`must have at most ${limits.typeBytes} bytes`)
+  if (!typeShape.test(type)) throw invalid('must be segments of A-Z a-z 0-9 _ - joined by dots, like "order.paid"')
+  if (type.split('.').length > limits.typeSegments) throw invalid(`must have at most ${limits.typeSegments} segments`)
+  return type
+}
+
+export function checkTenant(tenant: unknown): string {
+  const invalid = (problem: string) =>
+    BusbarError.of('EVENT_INVALID', { field: 'tenant', value: shown(tenant), problem })
+  if (typeof tenant !== 'string') throw invalid('must be a string')
+  if (tenant.length === 0 || tenant.length > limits.tenantBytes)
+    throw invalid(`must have 1 to ${limits.tenantBytes} bytes`)
+  if (!tenantShape.test(tenant)) throw invalid('must be of A-Z a-z 0-9 . _ ~ @ + -')
+  return tenant
+}
+
+/** Any text of the given size that UTF-8 can carry. */
+export function checkText(field: string, value: unknown, maxBytes: number): string {
+  const invalid = (problem: string) => BusbarError.of('EVENT_INVALID', { field, value: shown(value), problem })
+  if (typeof value !== 'string') throw invalid('must be a string')
+  // A UTF-16 unit takes at most three bytes, so short texts need no counting.
+  if (value.length === 0 || (value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes))
+    throw invalid(`must have 1 to ${maxBytes} bytes`)
+  if (!value.isWellFormed()) throw invalid('must not hold half of a surrogate pair')
+  return value
+}
+
+export function checkTime(time: unknown): number {
+  if (typeof time === 'number' && Number.isSafeInteger(time) && time >= 0 && time <= 8.64e15) return time
+  throw BusbarError.of('EVENT_INVALID', {
+    field: 'time',
+    value: shown(time),
+    problem: 'must be an integer, ms since the epoch, from 0 to 8640000000000000',
+  })
+}
+
+/** The JSON text of a value, or DATA_UNSERIALISABLE, EVENT_TOO_LARGE. */
+export function writeJson(value: unknown): string {
+  const text = value instanceof RawJson ? checkRaw(value.text) : stringify(value)
+  if (text.length * 3 > limits.dataBytes) {
+    const bytes = Buffer.byteLength(text)
+    if (bytes > limits.dataBytes) throw BusbarError.of('EVENT_TOO_LARGE', { bytes, maxBytes: limits.dataBytes })
+  }
+  return text
+}
+
+function stringify(value: unknown): string {
+  let text: string | undefined
+  try {
+    text = value === undefined ? 'null' : JSON.stringify(value)
+  } catch (error) {
+    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: problemOf(error) }, error)
+  }
+  if (text === undefined) throw BusbarError.of('DATA_UNSERIALISABLE', { problem: `it is a ${typeof value}` })
+  // JSON writes NaN and Infinity as null: a silent loss. Only a text with a null in it can hide one.
+  if (text.includes('null')) refuseNonFinite(value)
+  return text
+}
+
+function checkRaw(text: string): string {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (error) {
+    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not JSON text' }, error)
+  }
+  if (!text.isWellFormed()) throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it holds half a surrogate pair' })
+  // Only an exponent of three digits or hundreds of digits can be beyond what a number holds.
+  if (/[eE]\+?\d{3}|\d{300}/.test(text)) refuseNonFinite(value)
+  return text
+}
+
+function problemOf(error: unknown): string {
+  return error instanceof Error ? error.message.split('\n')[0]! : String(error)
+}
+
+function refuseNonFinite(root: unknown): void {
+  const open: unknown[] = [root]
+  const seen = new Set<unknown>()
+  while (open.length > 0) {
+    const value = open.pop()
+    if (typeof value === 'number' && !Number.isFinite(value))
+      throw BusbarError.of('DATA_UNSERIALISABLE', { problem: `it holds the number ${value}` })
+    if (typeof value !== 'object' || value === null || seen.has(value)) continue
+    seen.add(value)
+    if (typeof (value as { toJSON?: unknown }).toJSON !== 'function') open.push(...Object.values(value))
+  }
+}
+
+const idShape = /^(0|[1-9]\d{0,2})-([1-9]\d{0,15})$/
+
+/** `"<partition>-<seq>"`, or undefined when the text cannot be an event's id. */
+export function parseId(id: string): { partition: number; seq: number } | undefined {
+  const found = idShape.exec(id)
+  if (!found) return undefined
+  const seq = Number(found[2])
+  return Number.isSafeInteger(seq) ? { partition: Number(found[1]), seq } : undefined
+}

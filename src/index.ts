@@ -1,0 +1,25 @@
+/** The public API. What is not exported here may change at any time. */
+export {
+  type Bus,
+  busbar,
+  type CommitEvent,
+  type CommitOptions,
+  type EventOf,
+  type Live,
+  type PublishAllAnswer,
+  type PublishAllEvent,
+  type PublishOptions,
+  rawJson,
+} from './bus.ts'
+export type { BusOptions } from './bus-options.ts'
+export type { Bytes, Duration } from './duration.ts'
+export { BusbarError, type ErrorCode } from './errors.ts'
+export type { Event } from './event.ts'
+export type { HistoryOptions } from './log/read.ts'
+export type { LogView, ReadOptions } from './log/view.ts'
+export { compilePattern, type Matcher, type Pattern } from './pattern.ts'
+export type { Published } from './publish/call.ts'
+export { type EventDefinition, event } from './registry.ts'
+export type { Clock, Randomness } from './runtime/clock.ts'
+export type { TelemetryEvent, TelemetryListener, TelemetryName } from './runtime/telemetry.ts'
+export type { Gap, LiveOptions, Since } from './sinks/live/reader.ts'

@@ -1,0 +1,57 @@
+/**
+ * A position in the whole log: one seq per partition, everything up to and including it has been passed.
+ *
+ * As text it is base64url of varints: the highest seq, then for each partition 0 if it is at its very beginning, else
+ * its distance below the highest plus one. Partitions that grow together are seconds apart, so 16 of them take about
+ * 100 characters instead of 270.
+ */
+import { BusbarError, shown } from '../errors.ts'
+
+export type Cursor = readonly number[]
+
+export function writeCursor(cursor: Cursor): string {
+  const highest = Math.max(0, ...cursor)
+  const bytes: number[] = []
+  pushVarint(bytes, highest)
+  for (const seq of cursor) pushVarint(bytes, seq === 0 ? 0 : highest - seq + 1)
+  return Buffer.from(bytes).toString('base64url')
+}
+
+export function readCursor(text: string, partitions: number): number[] {
+  const invalid = (problem: string) => BusbarError.of('CURSOR_INVALID', { value: shown(text), problem })
+  if (text.length > 16 + partitions * 12 || !/^[A-Za-z0-9_-]+$/.test(text)) throw invalid('is not a cursor')
+  const numbers = readVarints(Buffer.from(text, 'base64url'))
+  if (!numbers) throw invalid('is not a cursor')
+  const [highest, ...below] = numbers
+  if (below.length !== partitions)
+    throw invalid(`is of a log with ${below.length} partitions, this one has ${partitions}`)
+  const cursor = below.map((distance) => (distance === 0 ? 0 : highest! - distance + 1))
+  if (cursor.some((seq) => seq < 0)) throw invalid('is not a cursor')
+  return cursor
+}
+
+function pushVarint(bytes: number[], value: number): void {
+  let rest = value
+  while (rest >= 128) {
+    bytes.push((rest % 128) | 128)
+    rest = Math.floor(rest / 128)
+  }
+  bytes.push(rest)
+}
+
+function readVarints(bytes: Uint8Array): number[] | undefined {
+  const numbers: number[] = []
+  let value = 0
+  let scale = 1
+  for (const byte of bytes) {
+    value += (byte & 127) * scale
+    if (!Number.isSafeInteger(value)) return undefined
+    scale *= 128
+    if (byte < 128) {
+      numbers.push(value)
+      value = 0
+      scale = 1
+    }
+  }
+  return scale === 1 && numbers.length > 0 ? numbers : undefined
+}

@@ -1,0 +1,185 @@
+/**
+ * Reads the log: pages of a partition, one event by id, an object's history, its state, the topics.
+ *
+ * A page is budgeted in bytes: an entry may hold one event or 256, so the number of entries to ask for follows from
+ * the mean size of those seen before. Nothing here writes.
+ */
+import type { Redis } from 'ioredis'
+import { Event, parseId, readEnvelope } from '../event.ts'
+import type { PartitionKeys } from '../redis/keys.ts'
+import { defineScript, runScript } from '../redis/script.ts'
+import type { Namespace } from './namespace.ts'
+import { partitionOf } from './partition.ts'
+
+/** One event as it lies in the log, its envelope not yet looked into. */
+export interface LogRecord {
+  partition: number
+  seq: number
+  prev: number | null
+  envelope: string
+}
+
+export interface Page {
+  records: LogRecord[]
+  /** Everything up to here has been read: the last entry's id, or the position asked for. */
+  last: number
+  /** The log had no more at the time of reading. */
+  complete: boolean
+  /** Highest seq that retention has removed. */
+  trimmed: number
+}
+
+export const toEvent = (record: LogRecord): Event => {
+  const { header, json } = readEnvelope(record.envelope)
+  return new Event(record, header, json)
+}
+
+type Entry = [id: string, fields: string[]]
+
+/** The events of one stream entry that lie above `after`. */
+export function entryRecords(partition: number, [id, fields]: Entry, after: number): LogRecord[] {
+  const count = fields.length / 2
+  const firstSeq = Number(id.slice(0, id.indexOf('-'))) - count + 1
+  const records: LogRecord[] = []
+  for (let i = Math.max(0, after - firstSeq + 1); i < count; i += 1) {
+    const prev = fields[2 * i]!
+    records.push({
+      partition,
+      seq: firstSeq + i,
+      prev: prev === '' ? null : Number(prev),
+      envelope: fields[2 * i + 1]!,
+    })
+  }
+  return records
+}
+
+const pageBytes = 256 * 1024
+const maxPageEntries = 1_000
+
+/** Pages through partitions; learns how large entries are. One per process is enough. */
+export class LogPages {
+  #meanEntryBytes = 4_096
+
+  async read(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<Page> {
+    const keys = namespace.partitions[partition]!
+    const count = Math.max(1, Math.min(maxPageEntries, Math.floor(pageBytes / this.#meanEntryBytes)))
+    const answers = await redis
+      .pipeline()
+      .xrange(keys.log, `(${after}-0`, '+', 'COUNT', count)
+      .hget(keys.meta, 'trimmed')
+      .exec()
+    const [[rangeError, entries], [metaError, trimmed]] = answers as [
+      [Error | null, Entry[]],
+      [Error | null, string | null],
+    ]
+    if (rangeError ?? metaError) throw rangeError ?? metaError
+    this.#learn(entries)
+    const lastEntry = entries.at(-1)
+    return {
+      records: entries.flatMap((entry) => entryRecords(partition, entry, after)),
+      last: lastEntry ? Number(lastEntry[0].slice(0, lastEntry[0].indexOf('-'))) : after,
+      complete: entries.length < count,
+      trimmed: Number(trimmed ?? 0),
+    }
+  }
+
+  #learn(entries: readonly Entry[]): void {
+    for (const [, fields] of entries) {
+      let bytes = 64
+      for (const field of fields) bytes += field.length
+      this.#meanEntryBytes += (bytes - this.#meanEntryBytes) / 8
+    }
+  }
+}
+
+type Found = [prev: string, envelope: string]
+
+const eventScript = defineScript({
+  file: new URL('./event.lua', import.meta.url),
+  keys: ({ keys }: { keys: PartitionKeys; seq: number }) => [keys.log],
+  args: ({ seq }) => [seq],
+  reply: ([kind, ...found]: ['found', ...Found] | ['missing']) => (kind === 'found' ? (found as Found) : undefined),
+})
+
+export async function readEvent(redis: Redis, namespace: Namespace, id: string): Promise<Event | undefined> {
+  const parsed = parseId(id)
+  const keys = parsed && namespace.partitions[parsed.partition]
+  if (!keys) return undefined
+  const found = await runScript(redis, eventScript, { keys, seq: parsed.seq })
+  if (!found) return undefined
+  return toEvent({ ...parsed, prev: found[0] === '' ? null : Number(found[0]), envelope: found[1] })
+}
+
+interface HistoryStep {
+  keys: PartitionKeys
+  object: string
+  from: number | undefined
+  limit: number
+}
+
+const historyScript = defineScript({
+  file: new URL('./history.lua', import.meta.url),
+  keys: ({ keys }: HistoryStep) => [keys.log, keys.heads, keys.headsOld],
+  args: ({ object, from, limit }) => [object, from ?? '', limit],
+  reply: (raw: string[]) => raw,
+})
+
+export interface HistoryOptions {
+  /** Only events before this one: the id of the first event of the page that came after. */
+  before?: string
+  /** At most this many, the newest ones. Default 100, at most 1,000. */
+  limit?: number
+}
+
+// Each step may look through an entry of 256 events, about 50 µs: 32 of them hold Redis up for at most 2 ms.
+const stepsPerScript = 32
+
+/** An object's events in order, the newest `limit` of them. */
+export async function readHistory(
+  redis: Redis,
+  namespace: Namespace,
+  object: string,
+  { before, limit = 100 }: HistoryOptions,
+): Promise<Event[]> {
+  const partition = partitionOf(object, namespace.partitions.length)
+  const keys = namespace.partitions[partition]!
+  const wanted = Math.min(Math.max(1, limit), 1_000)
+  const events: Event[] = []
+  let from: number | undefined
+  if (before !== undefined) {
+    const follower = await readEvent(redis, namespace, before)
+    if (!follower || `${follower.tenant}/${follower.key}` !== object || follower.prev === null) return []
+    from = follower.prev
+  }
+  while (events.length < wanted) {
+    const step = Math.min(stepsPerScript, wanted - events.length)
+    const flat = await runScript(redis, historyScript, { keys, object, from, limit: step })
+    for (let i = 0; i < flat.length; i += 3) {
+      const prev = flat[i + 1] ? Number(flat[i + 1]) : null
+      events.push(toEvent({ partition, seq: Number(flat[i]), prev, envelope: flat[i + 2]! }))
+    }
+    from = events.at(-1)?.prev ?? undefined
+    if (flat.length < 3 * step || from === undefined) break
+  }
+  return events.reverse()
+}
+
+export async function readState(redis: Redis, namespace: Namespace, object: string): Promise<string | null> {
+  return redis.hget(namespace.partitions[partitionOf(object, namespace.partitions.length)]!.states, object)
+}
+
+/** Topic → number of events ever published, over all partitions. */
+export async function readTopics(redis: Redis, namespace: Namespace): Promise<Map<string, number>> {
+  const answers = await Promise.all(namespace.partitions.map((keys) => redis.hgetall(keys.topics)))
+  const topics = new Map<string, number>()
+  for (const answer of answers) {
+    for (const [topic, count] of Object.entries(answer)) topics.set(topic, (topics.get(topic) ?? 0) + Number(count))
+  }
+  return new Map([...topics].sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+/** The newest seq of each partition. */
+export async function readLasts(redis: Redis, namespace: Namespace): Promise<number[]> {
+  const lasts = await Promise.all(namespace.partitions.map((keys) => redis.hget(keys.meta, 'last')))
+  return lasts.map((last) => Number(last ?? 0))
+}

@@ -1,0 +1,71 @@
+#!lua flags=allow-oom
+-- Remove what retention no longer keeps from the start of one partition, whole entries, a bounded number of them.
+--
+-- KEYS[1] log        stream
+-- KEYS[2] meta       hash  last, trimmed, events, bytes, lost, headsClosed
+-- KEYS[3] heads      hash  object -> seq of its last event
+-- KEYS[4] heads_old  hash  the generation before; there only while meta has headsClosed, the seq at which it was closed
+-- KEYS[5] holds      hash  who needs the log -> everything above this seq must stay
+-- ARGV[1] age_seq     events up to this seq are too old
+-- ARGV[2] max_events  events to keep at most
+-- ARGV[3] max_bytes   bytes of envelopes to keep at most
+-- ARGV[4] hard_factor holds give way when the log is this many times over max_events or max_bytes
+-- ARGV[5] max_looks   look at about this many events
+--
+-- Replies {'trimmed', events removed, events removed above a hold, 'more' or 'done', name of the lowest hold or ''}
+
+local log, meta, heads, heads_old, holds = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local age_seq, max_events, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local hard_factor, max_looks = tonumber(ARGV[4]), tonumber(ARGV[5])
+
+local function text(seq) return string.format('%.0f', seq) end
+
+local known = redis.call('HMGET', meta, 'last', 'trimmed', 'events', 'bytes', 'lost', 'headsClosed')
+local last, trimmed = tonumber(known[1] or 0), tonumber(known[2] or 0)
+local events, bytes, lost = tonumber(known[3] or 0), tonumber(known[4] or 0), tonumber(known[5] or 0)
+
+local hold, holder = math.huge, ''
+local held = redis.call('HGETALL', holds)
+for i = 1, #held, 2 do
+  local seq = tonumber(held[i + 1])
+  if seq < hold then hold, holder = seq, held[i] end
+end
+
+local removed, removed_held, more = 0, 0, 'done'
+local mean = math.max(1, events / math.max(1, redis.call('XLEN', log)))
+local max_entries = math.max(1, math.floor(max_looks / mean))
+local entries = redis.call('XRANGE', log, '-', '+', 'COUNT', max_entries)
+for i = 1, #entries do
+  local seq, fields = tonumber(string.match(entries[i][1], '^%d+')), entries[i][2]
+  local over = events > max_events or bytes > max_bytes
+  if not (over or seq <= age_seq) then break end
+  if seq > hold then
+    if not (events > max_events * hard_factor or bytes > max_bytes * hard_factor) then break end
+    removed_held = removed_held + #fields / 2
+  end
+  removed, events = removed + #fields / 2, events - #fields / 2
+  for f = 2, #fields, 2 do bytes = bytes - #fields[f] end
+  trimmed = seq
+  if i == #entries and #entries == max_entries then more = 'more' end
+end
+if removed > 0 then
+  redis.call('XTRIM', log, 'MINID', text(trimmed + 1))
+  redis.call('HSET', meta, 'trimmed', text(trimmed), 'events', events, 'bytes', bytes, 'lost', lost + removed_held)
+end
+
+-- A head may go only after its event: the old generation, once every event from before its closing is trimmed.
+local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+local kept_from = last + 1
+if first then kept_from = tonumber(string.match(first[1], '^%d+')) - #first[2] / 2 + 1 end
+local closed = tonumber(known[6])
+if trimmed > 0 and (not closed or kept_from > closed) then
+  redis.call('UNLINK', heads_old)
+  if redis.call('EXISTS', heads) == 1 then
+    redis.call('RENAME', heads, heads_old)
+    redis.call('HSET', meta, 'headsClosed', text(last))
+  else
+    redis.call('HDEL', meta, 'headsClosed')
+  end
+end
+
+return {'trimmed', removed, removed_held, more, holder}

@@ -1,0 +1,90 @@
+/** Turns the answer of one flush into the answers of its calls. Pure. */
+import { BusbarError, shown } from '../errors.ts'
+import type { Call, Published } from './call.ts'
+import type { Exception, FlushReply } from './scripts.ts'
+
+type Stored = Extract<FlushReply, { kind: 'stored' }>
+
+export function settleCalls(calls: readonly Call[], partition: number, reply: Stored): void {
+  const exceptions = new Map(reply.exceptions.map((exception) => [exception[0], exception]))
+  const prevs = reply.prevs
+  let first = 1
+  let stored = 0
+  const seqBefore = reply.last - storedCount(calls, exceptions)
+  for (const call of calls) {
+    const exception = exceptions.get(first)
+    const count = call.envelopes.length
+    first += count
+    if (exception) {
+      settleException(call, partition, exception)
+      continue
+    }
+    const answers: Published[] = []
+    for (let i = 0; i < count; i += 1) {
+      stored += 1
+      answers.push(published(partition, seqBefore + stored, prevs[stored - 1], false))
+    }
+    settle(call, answers)
+  }
+}
+
+function storedCount(calls: readonly Call[], exceptions: ReadonlyMap<number, Exception>): number {
+  let first = 1
+  let stored = 0
+  for (const call of calls) {
+    if (!exceptions.has(first)) stored += call.envelopes.length
+    first += call.envelopes.length
+  }
+  return stored
+}
+
+const published = (partition: number, seq: number, prev: string | undefined, duplicate: boolean): Published => ({
+  id: `${partition}-${seq}`,
+  seq,
+  prev: prev ? Number(prev) : null,
+  duplicate,
+})
+
+function settle(call: Call, answers: Published[]): void {
+  if (call.state === 'settled') return
+  call.state = 'settled'
+  call.resolve(answers)
+}
+
+export function failCall(call: Call, error: unknown): void {
+  if (call.state === 'settled') return
+  call.state = 'settled'
+  call.reject(error)
+}
+
+function settleException(call: Call, partition: number, exception: Exception): void {
+  switch (exception[1]) {
+    case 'duplicate':
+      return settle(call, firstAnswers(partition, exception))
+    case 'conflict':
+      return failCall(
+        call,
+        BusbarError.of('CONFLICT', {
+          key: shown(call.object.slice(call.object.indexOf('/') + 1)),
+          expectPrev: call.options.expectPrev ?? null,
+          head: exception[2] ? Number(exception[2]) : null,
+        }),
+      )
+    case 'reused':
+      return failCall(
+        call,
+        BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: shown(call.options.idempotencyKey) }),
+      )
+  }
+}
+
+function firstAnswers(
+  partition: number,
+  [, , last, events, prev]: Extract<Exception, { 1: 'duplicate' }>,
+): Published[] {
+  const count = Number(events)
+  const first = Number(last) - count + 1
+  return Array.from({ length: count }, (_, i) =>
+    published(partition, first + i, i === 0 ? prev : String(first + i - 1), true),
+  )
+}

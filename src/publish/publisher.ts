@@ -1,0 +1,285 @@
+/**
+ * Publishes calls: gathers them per partition, sends one flush per partition at a time, repeats what had no answer.
+ *
+ * What waits is bounded in calls and bytes (BUSY); every call ends by its deadline. A call that was never sent is
+ * NOT_STORED, one that was sent and not answered is OUTCOME_UNKNOWN.
+ */
+import { BusbarError } from '../errors.ts'
+import type { Namespace } from '../log/namespace.ts'
+import { partitionOf } from '../log/partition.ts'
+import { type Connection, mayPass } from '../redis/connection.ts'
+import { runScript } from '../redis/script.ts'
+import type { Clock, Timer } from '../runtime/clock.ts'
+import type { Telemetry } from '../runtime/telemetry.ts'
+import { failCall, settleCalls } from './answer.ts'
+import type { Call } from './call.ts'
+import { createLane, type Flush, type Lane, nextFlush } from './lane.ts'
+import { type FlushReply, publishScript } from './scripts.ts'
+
+export interface PublisherOptions {
+  process: string
+  maxWaiting: number
+  maxWaitingBytes: number
+  /** '' or the prefix of the live channel. */
+  liveChannelPrefix: string
+}
+
+export interface PublisherContext {
+  clock: Clock
+  telemetry: Telemetry
+  /** Called every few thousand events of a partition: time to look at retention. */
+  grown(partition: number): void
+}
+
+const eventsPerGrowth = 4_096
+
+const sweepMs = 50
+const repeatMs = 50
+
+export class Publisher {
+  readonly #context: PublisherContext
+  readonly #options: PublisherOptions
+  #connection: Connection | undefined
+  #unsubscribe: (() => void) | undefined
+  #lanes: Lane[] | undefined
+  #refusal: unknown
+  /** Calls that came before the namespace was opened, in order. */
+  #early: Call[] = []
+  #scheduled: Lane[] = []
+  #keylessPartition = 0
+  #waitingCalls = 0
+  #waitingBytes = 0
+  #sweeper: Timer | undefined
+  #closed = false
+  #drained: (() => void) | undefined
+
+  constructor(context: PublisherContext, options: PublisherOptions) {
+    this.#context = context
+    this.#options = options
+  }
+
+  /** Partition count and keys are known: calls that came early take their lanes. */
+  open(namespace: Namespace, connection: Connection): void {
+    this.#connection = connection
+    this.#unsubscribe = connection.onReady(() => this.#sendAgain())
+    this.#lanes = namespace.partitions.map((keys, partition) => createLane(partition, keys))
+    const early = this.#early
+    this.#early = []
+    for (const call of early) if (call.state === 'waiting') this.#place(call)
+  }
+
+  /** The namespace cannot be opened: nothing will ever be published. */
+  refuse(error: unknown): void {
+    this.#refusal = error
+    for (const call of this.#early) failCall(call, error)
+    this.#early = []
+  }
+
+  /** The log was seen to reach this seq: no later event may get a smaller one. */
+  saw(partition: number, seq: number): void {
+    const lane = this.#lanes?.[partition]
+    if (lane && seq > lane.floor) lane.floor = seq
+  }
+
+  submit(call: Call): void {
+    if (this.#closed) return failCall(call, BusbarError.of('BUS_CLOSED'))
+    if (this.#refusal) return failCall(call, this.#refusal)
+    const { maxWaiting, maxWaitingBytes } = this.#options
+    if (this.#waitingCalls >= maxWaiting || this.#waitingBytes + call.size > maxWaitingBytes)
+      return failCall(call, this.#busy())
+    this.#count(call, 1)
+    this.#sweeper ??= this.#context.clock.after(sweepMs, () => this.#sweep())
+    if (this.#lanes) this.#place(call)
+    else this.#early.push(call)
+  }
+
+  get waiting(): { calls: number; bytes: number } {
+    return { calls: this.#waitingCalls, bytes: this.#waitingBytes }
+  }
+
+  /** Takes no more calls and waits for the answers of those it has, at most until the deadline. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#closed = true
+    if (this.#waitingCalls > 0) {
+      await new Promise<void>((resolve) => {
+        this.#drained = resolve
+        this.#context.clock.after(timeoutMs, resolve)
+      })
+    }
+    this.#unsubscribe?.()
+    this.#sweeper?.cancel()
+    for (const call of this.#unsettled()) this.#expire(call)
+  }
+
+  #busy(): BusbarError {
+    const { maxWaiting, maxWaitingBytes } = this.#options
+    return BusbarError.of('BUSY', {
+      waiting: this.#waitingCalls,
+      waitingBytes: this.#waitingBytes,
+      maxWaiting,
+      maxWaitingBytes,
+    })
+  }
+
+  #count(call: Call, by: 1 | -1): void {
+    this.#waitingCalls += by
+    this.#waitingBytes += by * call.size
+    if (this.#waitingCalls === 0) this.#drained?.()
+  }
+
+  #place(call: Call): void {
+    const lane = this.#laneOf(call)
+    lane.waiting.push(call)
+    if (!lane.flush) this.#schedule(lane)
+  }
+
+  #laneOf(call: Call): Lane {
+    const lanes = this.#lanes!
+    if (call.partitionBy !== '') return lanes[partitionOf(call.partitionBy, lanes.length)]!
+    return lanes[this.#keylessPartition]!
+  }
+
+  /** Calls of one tick go together: the flush leaves once all that this tick wakes has had its say. */
+  #schedule(lane: Lane): void {
+    if (lane.scheduled) return
+    lane.scheduled = true
+    if (this.#scheduled.push(lane) === 1) process.nextTick(() => this.#sendScheduled())
+  }
+
+  #sendScheduled(): void {
+    const lanes = this.#scheduled
+    this.#scheduled = []
+    const { stream } = this.#connection!.redis
+    // One write to the socket for all partitions' flushes.
+    stream?.cork()
+    for (const lane of lanes) {
+      lane.scheduled = false
+      this.#sendNext(lane)
+    }
+    stream?.uncork()
+  }
+
+  /** A flush is made only when it can be sent: what was never sent can still be refused as not stored. */
+  #sendNext(lane: Lane): void {
+    if (lane.flush || !this.#connection!.isReady) return
+    lane.flush = nextFlush(lane, this.#options.process, this.#live(lane))
+    if (!lane.flush) return
+    // Events without key share a partition for one flush, then move on.
+    if (lane.partition === this.#keylessPartition)
+      this.#keylessPartition = (this.#keylessPartition + 1) % this.#lanes!.length
+    void this.#send(lane, lane.flush)
+  }
+
+  #live(lane: Lane): string {
+    const prefix = this.#options.liveChannelPrefix
+    return prefix === '' ? '' : `${lane.partition} ${prefix}`
+  }
+
+  async #send(lane: Lane, flush: Flush): Promise<void> {
+    flush.tries += 1
+    if (flush.tries > 1)
+      this.#context.telemetry.emit('publish.repeated', { partition: lane.partition, n: flush.input.n })
+    let reply: FlushReply
+    try {
+      reply = await runScript(this.#connection!.redis, publishScript, flush.input)
+    } catch (error) {
+      return this.#unanswered(lane, flush, error as Error)
+    }
+    this.#answered(lane, flush, reply)
+  }
+
+  #answered(lane: Lane, flush: Flush, reply: FlushReply): void {
+    for (const call of flush.calls) if (call.state !== 'settled') this.#count(call, -1)
+    if (reply.kind === 'stored') {
+      if (reply.last > lane.floor) lane.floor = reply.last
+      lane.sinceGrowth += reply.prevs.length
+      if (lane.sinceGrowth >= eventsPerGrowth) {
+        lane.sinceGrowth = 0
+        this.#context.grown(lane.partition)
+      }
+      settleCalls(flush.calls, lane.partition, reply)
+    } else {
+      const error = BusbarError.of('WRITE_REFUSED', { problem: `flush ${flush.input.n} was ${reply.kind}` })
+      for (const call of flush.calls) failCall(call, error)
+    }
+    this.#finish(lane)
+  }
+
+  #unanswered(lane: Lane, flush: Flush, error: Error): void {
+    if (flush.calls.every((call) => call.state === 'settled')) return this.#finish(lane)
+    if (mayPass(error)) return this.#sendSoon(lane, flush)
+    const refusal = error.message.startsWith('OOM')
+      ? BusbarError.of('REDIS_OUT_OF_MEMORY', undefined, error)
+      : BusbarError.of('WRITE_REFUSED', { problem: error.message.split(' ')[0]! }, error)
+    for (const call of flush.calls) this.#fail(call, refusal)
+    this.#finish(lane)
+  }
+
+  /** A lost connection sends again when it is ready; this covers answers that say "not now" on a live one. */
+  #sendSoon(lane: Lane, flush: Flush): void {
+    if (!this.#connection!.isReady) return
+    this.#context.clock.after(repeatMs, () => {
+      if (lane.flush === flush) this.#sendOrDrop(lane, flush)
+    })
+  }
+
+  #sendAgain(): void {
+    for (const lane of this.#lanes ?? []) {
+      if (lane.flush) this.#sendOrDrop(lane, lane.flush)
+      else if (lane.waiting.length > 0) this.#schedule(lane)
+    }
+  }
+
+  #sendOrDrop(lane: Lane, flush: Flush): void {
+    if (flush.calls.every((call) => call.state === 'settled')) this.#finish(lane)
+    else void this.#send(lane, flush)
+  }
+
+  #finish(lane: Lane): void {
+    lane.flush = undefined
+    if (lane.waiting.length > 0) this.#schedule(lane)
+  }
+
+  #fail(call: Call, error: unknown): void {
+    if (call.state === 'settled') return
+    this.#count(call, -1)
+    failCall(call, error)
+  }
+
+  /** Looks for passed deadlines after I/O had its turn: a process that was paused takes answers that lie there first. */
+  #sweep(): void {
+    setImmediate(() => {
+      const now = this.#context.clock.monotonicMs()
+      const before = this.#waitingCalls
+      for (const call of this.#unsettled()) if (call.deadlineAt <= now) this.#expire(call)
+      if (this.#waitingCalls < before) this.#forgetSettled()
+      const more = this.#waitingCalls > 0 && !this.#closed
+      this.#sweeper = more ? this.#context.clock.after(sweepMs, () => this.#sweep()) : undefined
+    })
+  }
+
+  #forgetSettled(): void {
+    const open = (call: Call) => call.state !== 'settled'
+    this.#early = this.#early.filter(open)
+    for (const lane of this.#lanes ?? []) lane.waiting = lane.waiting.filter(open)
+  }
+
+  #expire(call: Call): void {
+    const { timeoutMs } = call
+    if (call.state === 'sent') {
+      this.#context.telemetry.emit('publish.unknown', { timeoutMs })
+      this.#fail(call, BusbarError.of('OUTCOME_UNKNOWN', { timeoutMs }))
+    } else {
+      const problem = this.#connection?.isReady ? 'earlier calls have no answer yet' : 'Redis cannot be reached'
+      this.#fail(call, BusbarError.of('NOT_STORED', { timeoutMs, problem }))
+    }
+  }
+
+  *#unsettled(): Generator<Call> {
+    for (const call of this.#early) if (call.state !== 'settled') yield call
+    for (const lane of this.#lanes ?? []) {
+      for (const call of lane.flush?.calls ?? []) if (call.state !== 'settled') yield call
+      for (const call of lane.waiting) if (call.state !== 'settled') yield call
+    }
+  }
+}

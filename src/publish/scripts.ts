@@ -1,0 +1,56 @@
+/** The script of publish/, with what it is given and what it answers. */
+import type { PartitionKeys } from '../redis/keys.ts'
+import { defineScript } from '../redis/script.ts'
+
+export interface FlushInput {
+  keys: PartitionKeys
+  process: string
+  n: number
+  floor: number
+  kinds: string
+  live: string
+  options: string
+  /** Object and envelope of each event, in turn. */
+  events: readonly string[]
+}
+
+export type Exception =
+  | readonly [first: number, kind: 'conflict', head: string]
+  | readonly [first: number, kind: 'reused']
+  | readonly [first: number, kind: 'duplicate', last: string, events: string | number, prev: string]
+
+export type FlushReply =
+  | { kind: 'stored'; last: number; prevs: readonly string[]; exceptions: readonly Exception[] }
+  | { kind: 'late' }
+  | { kind: 'malformed' }
+
+export const publishScript = defineScript({
+  file: new URL('./publish.lua', import.meta.url),
+  keys: ({ keys, process }: FlushInput) => [
+    keys.log,
+    keys.meta,
+    keys.heads,
+    keys.headsOld,
+    keys.topics,
+    keys.states,
+    keys.callPrefix + process,
+  ],
+  args: ({ keys, process, n, floor, kinds, live, options, events }) => [
+    process,
+    n,
+    floor,
+    '',
+    keys.oncePrefix,
+    keys.wake,
+    kinds,
+    live,
+    options,
+    ...events,
+  ],
+  reply: ([kind, last, prevs, ...exceptions]: [
+    'stored' | 'late' | 'malformed',
+    string,
+    string,
+    ...Exception[],
+  ]): FlushReply => (kind === 'stored' ? { kind, last: Number(last), prevs: prevs.split(' '), exceptions } : { kind }),
+})

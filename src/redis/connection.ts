@@ -1,0 +1,118 @@
+/**
+ * One Redis connection that never repeats a command by itself.
+ *
+ * ioredis resends what had no answer when a connection breaks, and queues what is asked while there is none; both turn
+ * one publish into two. Here a command whose connection breaks fails, and whoever sent it decides (publish repeats its
+ * flush under the same number; reads simply ask again).
+ *
+ *   opening   connecting or reconnecting; commands fail at once, `whenReady` waits
+ *   ready     commands are sent
+ *   closed    for good
+ */
+import { Redis, type RedisOptions } from 'ioredis'
+import { BusbarError } from '../errors.ts'
+import type { Clock } from '../runtime/clock.ts'
+import type { Telemetry } from '../runtime/telemetry.ts'
+
+export interface Connection {
+  readonly redis: Redis
+  readonly isReady: boolean
+  /** Resolves when commands can be sent; REDIS_UNAVAILABLE after the timeout. */
+  whenReady(timeoutMs: number): Promise<void>
+  onReady(listener: () => void): () => void
+  close(): void
+}
+
+export interface ConnectionContext {
+  clock: Clock
+  telemetry: Telemetry
+}
+
+// A command unanswered for this long means a dead peer that TCP has not noticed: cut, reconnect, decide again.
+const silenceMs = 10_000
+const maxReconnectMs = 1_000
+
+/** Accepts redis://, rediss:// and unix:///path/to/socket?db=1. */
+export function redisOptions(url: string): RedisOptions {
+  const parsed = new URL(url)
+  const tls = parsed.protocol === 'rediss:'
+  const login = {
+    ...(parsed.username ? { username: decodeURIComponent(parsed.username) } : {}),
+    ...(parsed.password ? { password: decodeURIComponent(parsed.password) } : {}),
+  }
+  if (parsed.protocol === 'unix:')
+    return { path: decodeURIComponent(parsed.pathname), db: Number(parsed.searchParams.get('db') ?? 0), ...login }
+  return {
+    host: parsed.hostname.replace(/^\[|\]$/g, '') || '127.0.0.1',
+    port: Number(parsed.port || 6379),
+    db: Number(parsed.pathname.slice(1) || 0),
+    ...login,
+    ...(tls ? { tls: {} } : {}),
+  }
+}
+
+export function connect(context: ConnectionContext, url: string, role: string): Connection {
+  const { clock, telemetry } = context
+  let closed = false
+  let problem = 'no connection yet'
+  const options: RedisOptions = {
+    ...redisOptions(url),
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    connectTimeout: 5_000,
+    socketTimeout: silenceMs,
+    disableClientInfo: true,
+    retryStrategy: (times) => Math.min(25 * 2 ** Math.min(times, 10), maxReconnectMs) * (0.5 + Math.random()),
+  }
+  const redis = new Redis({ ...options, replyMapping: 'legacy' })
+  redis.on('error', (error: Error) => {
+    problem = error.message
+  })
+  redis.on('ready', () => telemetry.emit('redis.connected', { connection: role }))
+  redis.on('close', () => {
+    if (!closed) telemetry.emit('redis.lost', { connection: role, problem })
+  })
+
+  return {
+    redis,
+    get isReady() {
+      return redis.status === 'ready'
+    },
+    whenReady(timeoutMs) {
+      if (redis.status === 'ready') return Promise.resolve()
+      return new Promise((resolve, reject) => {
+        const done = () => {
+          timer.cancel()
+          redis.off('ready', done)
+          resolve()
+        }
+        const timer = clock.after(timeoutMs, () => {
+          redis.off('ready', done)
+          reject(BusbarError.of('REDIS_UNAVAILABLE', { problem }))
+        })
+        redis.on('ready', done)
+      })
+    },
+    onReady(listener) {
+      redis.on('ready', listener)
+      return () => redis.off('ready', listener)
+    },
+    close() {
+      closed = true
+      redis.disconnect()
+    },
+  }
+}
+
+const lostConnection =
+  /^(Connection is closed|Stream isn't writeable|Reached the max retries per request|Command aborted)/
+const notNow = /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|MISCONF|NOREPLICAS|UNBLOCKED)\b/
+
+/** A lost connection, or a server that is not ready: the same command may succeed later. */
+export function mayPass(error: unknown): boolean {
+  if (error instanceof BusbarError) return error.code === 'REDIS_UNAVAILABLE'
+  if (!(error instanceof Error)) return false
+  return error.name === 'ReplyError'
+    ? notNow.test(error.message)
+    : lostConnection.test(error.message) || 'syscall' in error
+}

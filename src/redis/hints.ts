@@ -1,0 +1,48 @@
+/**
+ * Wake-up hints: one subscriber connection per bus, one channel per thing.
+ *
+ * A hint may get lost, so it only ever makes its reader look earlier than its timer would.
+ */
+import type { Connection } from './connection.ts'
+
+export type HintListener = (message: string) => void
+
+export interface Hints {
+  /** Resolves when the server has the subscription; a lost connection subscribes again by itself. */
+  listen(channel: string, listener: HintListener): Promise<() => void>
+  close(): void
+}
+
+export function createHints(connection: Connection): Hints {
+  const listeners = new Map<string, Set<HintListener>>()
+  connection.redis.on('message', (channel: string, message: string) => {
+    for (const listener of listeners.get(channel) ?? []) listener(message)
+  })
+  // ioredis subscribes again only to what was subscribed when the connection broke; a wish made meanwhile is ours.
+  connection.onReady(() => {
+    const channels = [...listeners.keys()]
+    if (channels.length > 0) connection.redis.subscribe(...channels).catch(() => undefined)
+  })
+
+  return {
+    async listen(channel, listener) {
+      const known = listeners.get(channel)
+      if (known) known.add(listener)
+      else {
+        listeners.set(channel, new Set([listener]))
+        if (connection.isReady) await connection.redis.subscribe(channel).catch(() => undefined)
+      }
+      return () => {
+        const rest = listeners.get(channel)
+        rest?.delete(listener)
+        if (rest?.size !== 0) return
+        listeners.delete(channel)
+        if (connection.isReady) connection.redis.unsubscribe(channel).catch(() => undefined)
+      }
+    },
+    close() {
+      listeners.clear()
+      connection.close()
+    },
+  }
+}

@@ -1,0 +1,57 @@
+/**
+ * Every Redis key of Busbar, spelled here and nowhere else. docs/keys.md is checked against this file.
+ *
+ * `<ns>:{<owner>}:<what>`: the braces keep all keys of one owner in one cluster slot. Names that users choose never
+ * stand in a key unless they are limited to safe characters (namespace, tenant, type) or hashed.
+ */
+
+export interface PartitionKeys {
+  readonly log: string
+  readonly meta: string
+  readonly heads: string
+  readonly headsOld: string
+  readonly topics: string
+  readonly states: string
+  readonly holds: string
+  readonly callPrefix: string
+  readonly oncePrefix: string
+  readonly wake: string
+}
+
+/** What each key is: type, lifetime, sentence. Names are those of the functions below. */
+export const keyTable = {
+  namespace: ['hash', 'for ever', 'Partition count, hash tags and retention of the namespace.'],
+  log: ['stream', 'until retention', 'The partition: one entry per flush, fields are pairs (prev, envelope).'],
+  meta: ['hash', 'for ever', 'last, trimmed, events, bytes, lost, headsClosed of the partition.'],
+  heads: ['hash', 'two generations', 'Object → seq of its last event, current generation.'],
+  headsOld: ['hash', 'until its events are trimmed', 'Object → seq, the generation before.'],
+  topics: ['hash', 'for ever', 'Topic → number of events published.'],
+  states: ['hash', 'until written as null', 'Object → its state document.'],
+  holds: ['hash', 'while their owners live', 'Who still needs the log → seq up to which it may be trimmed.'],
+  call: ['string', '1 hour', 'Last flush number of one process and its answer.'],
+  once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
+  wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
+  live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
+} as const
+
+export type KeyName = keyof typeof keyTable
+
+export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace`
+
+export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
+
+export function partitionKeys(ns: string, tag: string): PartitionKeys {
+  const base = `${ns}:{${tag}}`
+  return {
+    log: `${base}:log`,
+    meta: `${base}:meta`,
+    heads: `${base}:heads`,
+    headsOld: `${base}:headsOld`,
+    topics: `${base}:topics`,
+    states: `${base}:states`,
+    holds: `${base}:holds`,
+    callPrefix: `${base}:call:`,
+    oncePrefix: `${base}:once:`,
+    wake: `${base}:wake`,
+  }
+}

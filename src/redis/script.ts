@@ -1,0 +1,77 @@
+/**
+ * Lua scripts: one file = one atomic operation, declared once beside it with its keys, arguments and reply.
+ *
+ * A script is called by hash. A server that does not know it (restarted, SCRIPT FLUSH) answers NOSCRIPT without running
+ * anything, so sending the source then is safe, also for the part of a pipeline that missed it.
+ */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { Redis } from 'ioredis'
+
+export type ScriptArg = string | number
+
+export interface Script<Input, Reply> {
+  readonly name: string
+  readonly source: string
+  readonly sha: string
+  keys(input: Input): readonly string[]
+  args(input: Input): readonly ScriptArg[]
+  reply(raw: never): Reply
+}
+
+export function defineScript<Input, Raw, Reply>(definition: {
+  file: URL
+  keys: (input: Input) => readonly string[]
+  args: (input: Input) => readonly ScriptArg[]
+  reply: (raw: Raw) => Reply
+}): Script<Input, Reply> {
+  const source = readFileSync(definition.file, 'utf8')
+  return {
+    name: definition.file.pathname.split('/').at(-1)!.replace('.lua', ''),
+    source,
+    sha: createHash('sha1').update(source).digest('hex'),
+    keys: definition.keys,
+    args: definition.args,
+    reply: definition.reply as (raw: never) => Reply,
+  }
+}
+
+const isNoScript = (error: unknown): boolean => error instanceof Error && error.message.startsWith('NOSCRIPT')
+
+export async function runScript<Input, Reply>(
+  redis: Redis,
+  script: Script<Input, Reply>,
+  input: Input,
+): Promise<Reply> {
+  const keys = script.keys(input)
+  const args = script.args(input)
+  let raw: unknown
+  try {
+    raw = await redis.evalsha(script.sha, keys.length, ...keys, ...args)
+  } catch (error) {
+    if (!isNoScript(error)) throw error
+    raw = await redis.eval(script.source, keys.length, ...keys, ...args)
+  }
+  return script.reply(raw as never)
+}
+
+/** The same script for several inputs in one round trip; an answer or an error for each. */
+export async function runScripts<Input, Reply>(
+  redis: Redis,
+  script: Script<Input, Reply>,
+  inputs: readonly Input[],
+): Promise<PromiseSettledResult<Reply>[]> {
+  const pipeline = redis.pipeline()
+  for (const input of inputs) {
+    const keys = script.keys(input)
+    pipeline.evalsha(script.sha, keys.length, ...keys, ...script.args(input))
+  }
+  const answers = (await pipeline.exec()) ?? []
+  return Promise.allSettled(
+    answers.map(([error, raw], i) => {
+      if (!error) return script.reply(raw as never)
+      if (isNoScript(error)) return runScript(redis, script, inputs[i]!)
+      throw error
+    }),
+  )
+}

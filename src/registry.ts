@@ -1,0 +1,74 @@
+/**
+ * The optional event registry: which types there are, what their data looks like, whose event it is.
+ *
+ * A schema is anything that speaks Standard Schema (zod, valibot, …). It must answer at once: publishes of one object
+ * keep the order of their calls, and a schema that waits would let a later call overtake.
+ */
+import type { StandardSchemaV1 } from '@standard-schema/spec'
+import { BusbarError } from './errors.ts'
+import { RawJson } from './event.ts'
+import type { EventInput } from './publish/call.ts'
+
+export interface EventDefinition<Schema extends StandardSchemaV1 = StandardSchemaV1> {
+  schema: Schema
+  key?: (data: StandardSchemaV1.InferOutput<Schema>) => string
+  tenant?: (data: StandardSchemaV1.InferOutput<Schema>) => string
+}
+
+/** Declares the data of one event type; key and tenant may follow from it. */
+export const event = <Schema extends StandardSchemaV1>(
+  schema: Schema,
+  derive: Omit<EventDefinition<Schema>, 'schema'> = {},
+): EventDefinition<Schema> => ({ schema, ...derive })
+
+// biome-ignore lint/suspicious/noExplicitAny: a registry holds definitions of any schema; their types are kept per entry.
+export type Registry = Readonly<Record<string, EventDefinition<any>>>
+
+export type DataIn<R extends Registry, Type extends string> = Type extends keyof R
+  ? StandardSchemaV1.InferInput<R[Type]['schema']>
+  : unknown
+
+export type DataOut<R extends Registry, Type extends string> = Type extends keyof R
+  ? StandardSchemaV1.InferOutput<R[Type]['schema']>
+  : unknown
+
+/** Checks the data against its schema and fills in key and tenant; what the caller gave wins. */
+export function applyRegistry(registry: ReadonlyMap<string, EventDefinition>, input: EventInput): EventInput {
+  const definition = registry.get(input.type)
+  if (!definition) return input
+  const raw = input.data instanceof RawJson
+  const value = validated(definition, input.type, raw ? parsed(input.data as RawJson) : input.data)
+  return {
+    ...input,
+    data: raw ? input.data : value,
+    key: input.key ?? definition.key?.(value),
+    tenant: input.tenant ?? definition.tenant?.(value),
+  }
+}
+
+function parsed(raw: RawJson): unknown {
+  try {
+    return JSON.parse(raw.text)
+  } catch (error) {
+    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not JSON text' }, error)
+  }
+}
+
+function validated(definition: EventDefinition, type: string, data: unknown): unknown {
+  const result = definition.schema['~standard'].validate(data)
+  if (result instanceof Promise)
+    throw BusbarError.of('SETTING_INVALID', {
+      problems: [`events["${type}"]: its schema is asynchronous; use one that answers at once`],
+    })
+  if (result.issues)
+    throw BusbarError.of('SCHEMA_VIOLATION', { type, issues: result.issues.slice(0, 10).map(issueText) })
+  return result.value
+}
+
+function issueText({ message, path }: StandardSchemaV1.Issue): string {
+  const at = path
+    ?.map((part) => (typeof part === 'object' ? part.key : part))
+    .map(String)
+    .join('.')
+  return at ? `${at}: ${message}` : message
+}

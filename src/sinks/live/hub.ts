@@ -1,0 +1,192 @@
+/**
+ * The one log reader of a process, whatever the number of live readers.
+ *
+ * For each partition the hub knows up to which seq it has looked. A hint says from where to where the log grew and which
+ * kinds of events came: when nobody here wants one of them the hub moves on without reading. Otherwise it reads the
+ * partition once and hands each event to the readers whose pattern matches. A reader that is behind (new with an older
+ * position, or too slow) is not handed anything; it reads for itself until it has come to where the hub is.
+ */
+import type { Redis } from 'ioredis'
+import type { Event } from '../../event.ts'
+import { kindOf } from '../../event.ts'
+import type { Namespace } from '../../log/namespace.ts'
+import { LogPages, type LogRecord, type Page, readLasts, toEvent } from '../../log/read.ts'
+import { reportRollback } from '../../log/rollback.ts'
+import { createPatternTable, type Pattern } from '../../pattern.ts'
+import type { Connection } from '../../redis/connection.ts'
+import type { Hints } from '../../redis/hints.ts'
+import { type Loop, type LoopContext, startLoop } from '../../runtime/loop.ts'
+
+/** What the hub needs to know of a reader. */
+export interface HubReader {
+  /** Takes an event if it is not behind in its partition; `from` is where the hub stood before this page. */
+  offer(partition: number, from: number, event: Event): void
+  /** Retention went past the hub: events up to `trimmed` were never seen. */
+  missed(partition: number, from: number, trimmed: number): void
+}
+
+export interface HubContext extends LoopContext {
+  namespace: Namespace
+  connection: Connection
+  hints: Hints
+  /** The log was seen to reach this seq. */
+  saw(partition: number, seq: number): void
+}
+
+// Hints get lost; a look at all partitions in one command makes up for it.
+const lookMs = 1_000
+
+export class LiveHub {
+  readonly #context: HubContext
+  readonly #pages = new LogPages()
+  readonly #table = createPatternTable<HubReader>()
+  readonly #readers = new Set<HubReader>()
+  readonly #reading: boolean[]
+  readonly #grown: boolean[]
+  readonly #unlisten: (() => void)[] = []
+  #position: number[]
+  #started: Promise<void> | undefined
+  #mayBeRolledBack = false
+  #loop: Loop | undefined
+  #offReady: (() => void) | undefined
+
+  constructor(context: HubContext) {
+    this.#context = context
+    this.#position = context.namespace.partitions.map(() => 0)
+    this.#reading = this.#position.map(() => false)
+    this.#grown = this.#position.map(() => false)
+  }
+
+  get partitions(): number {
+    return this.#position.length
+  }
+
+  /** Up to here everything wanted has been handed out. */
+  position(partition: number): number {
+    return this.#position[partition]!
+  }
+
+  /** Begins to follow the log; once is enough. */
+  start(): Promise<void> {
+    this.#started ??= this.#start().catch((error) => {
+      this.#started = undefined
+      throw error
+    })
+    return this.#started
+  }
+
+  /** From now on the reader is offered what its pattern matches. Answers the function that ends it. */
+  wish(pattern: Pattern, reader: HubReader): () => void {
+    const remove = this.#table.add(pattern, reader)
+    this.#readers.add(reader)
+    return () => {
+      remove()
+      this.#readers.delete(reader)
+    }
+  }
+
+  readPage(partition: number, after: number): Promise<Page> {
+    return this.#pages.read(this.#redis, this.#context.namespace, partition, after)
+  }
+
+  /** Resolves when Redis is there again, or after a second of waiting. */
+  whenReady(): Promise<void> {
+    return this.#context.connection.whenReady(lookMs).catch(() => undefined)
+  }
+
+  lasts(): Promise<number[]> {
+    return readLasts(this.#redis, this.#context.namespace)
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    this.#offReady?.()
+    for (const unlisten of this.#unlisten) unlisten()
+    await this.#loop?.stop({ deadlineMs })
+  }
+
+  get #redis(): Redis {
+    return this.#context.connection.redis
+  }
+
+  async #start(): Promise<void> {
+    const { namespace, hints, connection } = this.#context
+    for (const [partition, keys] of namespace.partitions.entries())
+      this.#unlisten.push(await hints.listen(keys.wake, (message) => this.#hinted(partition, message)))
+    const lasts = await this.lasts()
+    for (const [partition, last] of lasts.entries()) if (last > this.position(partition)) this.#moveTo(partition, last)
+    this.#loop = startLoop(this.#context, 'live.look', () => this.#look())
+    this.#offReady = connection.onReady(() => {
+      this.#mayBeRolledBack = true
+      this.#loop?.wake()
+    })
+  }
+
+  #hinted(partition: number, message: string): void {
+    const [span = '', ...kinds] = message.split('\n')
+    const [before = 0, last = 0] = span.split(' ').map(Number)
+    const at = this.position(partition)
+    if (last <= at) return
+    const told = before <= at && !this.#reading[partition] && kinds[0] !== ''
+    if (this.#table.size === 0 || (told && kinds.every((kind) => this.#unwanted(kind)))) this.#moveTo(partition, last)
+    else this.#read(partition)
+  }
+
+  #unwanted(kind: string): boolean {
+    const colon = kind.indexOf(':')
+    return this.#table.match(kind.slice(0, colon), kind.slice(colon + 1)).length === 0
+  }
+
+  #moveTo(partition: number, seq: number): void {
+    this.#position[partition] = seq
+    this.#context.saw(partition, seq)
+  }
+
+  /** One command over all partitions finds what grew unnoticed. */
+  async #look(): Promise<{ againInMs: number }> {
+    const { namespace, connection, telemetry } = this.#context
+    if (!connection.isReady || this.#table.size === 0) return { againInMs: lookMs }
+    if (this.#mayBeRolledBack) {
+      await reportRollback(this.#redis, namespace, this.#position, telemetry)
+      this.#mayBeRolledBack = false
+    }
+    const keys = namespace.partitions.map(({ log }) => log)
+    const grown = await this.#redis.xread('COUNT', 1, 'STREAMS', ...keys, ...this.#position.map((seq) => `${seq}-0`))
+    for (const [key] of grown ?? []) this.#read(keys.indexOf(key))
+    return { againInMs: lookMs }
+  }
+
+  #read(partition: number): void {
+    this.#grown[partition] = true
+    if (this.#reading[partition]) return
+    this.#reading[partition] = true
+    this.#readOn(partition)
+      // The next hint or look tries again.
+      .catch(() => undefined)
+      .finally(() => {
+        this.#reading[partition] = false
+      })
+  }
+
+  async #readOn(partition: number): Promise<void> {
+    let complete = false
+    while (!complete || this.#grown[partition]) {
+      this.#grown[partition] = false
+      const from = this.position(partition)
+      const page = await this.readPage(partition, from)
+      if (page.trimmed > from) for (const reader of this.#readers) reader.missed(partition, from, page.trimmed)
+      for (const record of page.records) this.#handOut(partition, from, record)
+      const reached = Math.max(page.last, page.trimmed)
+      if (reached > this.position(partition)) this.#moveTo(partition, reached)
+      complete = page.complete
+    }
+  }
+
+  #handOut(partition: number, from: number, record: LogRecord): void {
+    const kind = kindOf(record.envelope)
+    if (!kind) return
+    const readers = this.#table.match(kind.tenant, kind.type)
+    if (readers.length === 0) return
+    const event = toEvent(record)
+    for (const reader of readers) reader.offer(partition, from, event)
+  }
+}
