@@ -6,6 +6,8 @@ import { dirname, join } from 'node:path'
 import { Redis } from 'ioredis'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { type EmbeddedOptions, type EmbeddedRedis, openEmbeddedRedis } from '../src/redis/embedded.ts'
+import { prepareFolder } from '../src/redis/embedded-folder.ts'
+import { holdServer } from '../src/redis/embedded-hold.ts'
 import { createTelemetry } from '../src/runtime/telemetry.ts'
 import { eventually } from './support/eventually.ts'
 import { type Child, spawnNode } from './support/process.ts'
@@ -265,6 +267,21 @@ describe('after a kill', () => {
     await opened(user)
     for (const pid of [...pidsOf('keeper'), user.pid]) kill(pid)
     await nothingRuns()
+  })
+
+  test('[H14] a server that is all that is left is shut down by the next start, which gets its data', async () => {
+    const user = startUser()
+    await ask(await opened(user), (redis) => redis.set('kept', 'yes'))
+    for (const pid of [...pidsOf('shell'), ...pidsOf('keeper'), user.pid]) kill(pid)
+    await eventually(() => processesOf(dataDir).length === 1)
+    const orphan = pidsOf('redis')
+
+    const place = prepareFolder(dataDir)
+    const options = { place, path: process.env.PATH ?? '', maxMemoryBytes: 0, silenceMs: 1_000 }
+    const hold = await holdServer(options, new AbortController().signal, () => {})
+    expect(pidsOf('redis')).not.toEqual(orphan)
+    expect(await ask({ socketPath: place.redisSocket }, (redis) => redis.get('kept'))).toBe('yes')
+    expect(await hold.release()).toBe(true)
   })
 })
 

@@ -14,17 +14,18 @@ import { slidingWindow } from './window.mjs'
 const maxLatencies = 500_000
 
 process.once('message', async (job) => {
-  try {
-    const { open } = await import(job.workload)
-    const workload = await open(job.options)
-    const result = job.mode === 'hold' ? await hold(workload) : await drive(workload, job)
-    await workload.close()
-    process.send({ kind: 'done', result })
-  } catch (error) {
-    process.send({ kind: 'failed', error: error instanceof Error ? error.stack : String(error) })
-  }
-  process.disconnect()
+  const answer = await work(job).catch((error) => ({ kind: 'failed', error: error?.stack ?? String(error) }))
+  // Only after it is sent: disconnecting drops what is still on its way, and acknowledgements take megabytes.
+  process.send(answer, () => process.disconnect())
 })
+
+async function work(job) {
+  const { open } = await import(job.workload)
+  const workload = await open(job.options)
+  const result = job.mode === 'hold' ? await hold(workload) : await drive(workload, job)
+  await workload.close()
+  return { kind: 'done', result }
+}
 
 async function drive(workload, { width, warmMs, forMs, count, measureLatency }) {
   const { call, eventsPerCall = 1 } = workload

@@ -1,32 +1,27 @@
 /**
- * A process full of live readers that wait for events which the measured publisher never sends. Before and after the
- * measurement each of them gets one event of its own, so that it is certain that they were really listening.
+ * A process full of live readers that wait for events which the measured publisher never sends. After the measurement
+ * each of them must still get an event of its own, so that it is certain that they were really listening.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { busbar } from '../../dist/index.js'
 
+const readers = 1_000
 const probeTimeoutMs = 30_000
 
-export async function open({ redis, readers = 1_000 }) {
+export async function open({ redis }) {
   const bus = busbar({ redis: redis.url, namespace: 'bench' })
-  const seen = new Array(readers).fill(0)
-  const ends = seen.map((_, reader) => listen(bus, reader, seen))
-
-  const probeAll = async (least) => {
-    const deadline = Date.now() + probeTimeoutMs
-    for (;;) {
-      const waiting = [...seen.keys()].filter((reader) => seen[reader] < least)
-      if (waiting.length === 0) return
-      if (Date.now() > deadline) throw new Error(`${waiting.length} of ${readers} live readers hear nothing`)
-      await Promise.all(waiting.map((reader) => bus.publish(`nothing${reader}.probe`, {}, { tenant: 'probe' })))
-      await sleep(500)
-    }
-  }
-  await probeAll(1)
-  const before = [...seen]
+  const lives = Array.from({ length: readers }, (_, n) => bus.live(`nothing${n}.*`))
+  const heard = new Set()
+  const ends = lives.map((live, n) => listen(live, () => heard.add(n)))
+  await Promise.all(lives.map((live) => live.ready()))
 
   return {
-    report: () => probeAll(Math.max(...before) + 1),
+    async report() {
+      await Promise.all(lives.map((_, n) => bus.publish(`nothing${n}.probe`, {}, { tenant: 'probe' })))
+      const deadline = Date.now() + probeTimeoutMs
+      while (heard.size < readers && Date.now() < deadline) await sleep(20)
+      if (heard.size < readers) throw new Error(`${readers - heard.size} of ${readers} live readers heard nothing`)
+    },
     async close() {
       await bus.close()
       await Promise.allSettled(ends)
@@ -34,6 +29,6 @@ export async function open({ redis, readers = 1_000 }) {
   }
 }
 
-async function listen(bus, reader, seen) {
-  for await (const _event of bus.live(`nothing${reader}.*`)) seen[reader] += 1
+async function listen(live, onEvent) {
+  for await (const _event of live) onEvent()
 }

@@ -14,6 +14,8 @@ export interface EmbeddedFolder {
   readonly folder: string
   readonly socketFolder: string
   readonly redisSocket: string
+  /** Redis has this name until it is ready; only the keeper uses it. */
+  readonly startingSocket: string
   readonly logFile: string
 }
 
@@ -28,7 +30,8 @@ export function prepareFolder(dataDir: string): EmbeddedFolder {
   const logFile = join(folder, 'redis.log')
   const fits = Buffer.byteLength(join(folder, longestSocketName)) <= maxSocketPathBytes
   const socketFolder = fits ? folder : shortFolder(folder, logFile)
-  return { folder, socketFolder, redisSocket: join(socketFolder, 'redis.sock'), logFile }
+  const redisSocket = join(socketFolder, 'redis.sock')
+  return { folder, socketFolder, redisSocket, startingSocket: join(socketFolder, 'redis.starting.sock'), logFile }
 }
 
 /** Not os.tmpdir(): processes with different TMPDIR would each start a server on the same files. */

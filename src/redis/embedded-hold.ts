@@ -3,10 +3,11 @@
  *
  *   knocking   every keeper socket of the folder is tried
  *   starting   none answered: a keeper is started, at most one at a time by this process
- *   waiting    a keeper answered; it says "starting" every second until Redis is ready or has failed
+ *   waiting    a keeper answered; it says its state twice a second until Redis is ready or has failed
  *   held       this process counts as a user for as long as the connection is open
  *
- * A keeper that hangs up has lost against another or is stopping: the user knocks again.
+ * A keeper that hangs up has lost against another or has stopped: the user knocks again. One that says nothing is dead,
+ * and Redis, which has inherited its socket, is an orphan: it is shut down, and the user knocks again.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
@@ -25,6 +26,7 @@ export interface HoldOptions {
   place: EmbeddedFolder
   path: string
   maxMemoryBytes: number
+  silenceMs?: number
 }
 
 export interface Hold {
@@ -35,27 +37,31 @@ export interface Hold {
   release(): Promise<boolean>
 }
 
-const silenceMs = 10_000 // ten of the keeper's beats
-const stopMs = 40_000 // the keeper kills Redis after thirty seconds
+const keeperSilenceMs = 5_000 // ten of the keeper's beats
 
 /** `lost` is called if the keeper dies while it is held. */
 export async function holdServer(options: HoldOptions, signal: AbortSignal, lost: () => void): Promise<Hold> {
+  const { place, silenceMs = keeperSilenceMs } = options
   let keeper: ChildProcess | undefined
+  let orphans = 0
   let heardAt = systemClock.monotonicMs()
   for (;;) {
     signal.throwIfAborted()
-    const socket = await knock(options.place.socketFolder)
+    const socket = await knock(place.socketFolder)
     if (socket) {
-      const answer = await waitUntilReady(socket, signal)
-      if (answer.kind === 'failed') throw notStarted(options.place, answer.problem)
-      if (answer.kind === 'ready') return holdOn(answer.line, answer.shared, lost)
+      const answer = await waitUntilReady(socket, silenceMs, signal)
+      if (answer.kind === 'ready') return holdOn(answer, silenceMs, lost)
+      if (answer.kind === 'failed') throw notStarted(place, answer.problem)
+      if (answer.kind === 'silent') {
+        orphans += 1
+        await shutDownOrphan(place, silenceMs)
+      }
       heardAt = systemClock.monotonicMs()
     } else if (!keeper || keeper.exitCode !== null || keeper.signalCode !== null) {
       keeper = await startKeeper(options)
     }
-    if (systemClock.monotonicMs() - heardAt > silenceMs) {
-      throw notStarted(options.place, `no keeper came up within ${silenceMs} ms`)
-    }
+    if (orphans > 1) throw notStarted(place, 'a server without a keeper holds the folder and cannot be shut down')
+    if (systemClock.monotonicMs() - heardAt > 2 * silenceMs) throw notStarted(place, 'its keeper does not come up')
     await delay(10 + 40 * systemRandomness.float())
   }
 }
@@ -96,32 +102,37 @@ async function startKeeper({ place, path, maxMemoryBytes }: HoldOptions): Promis
   return keeper
 }
 
+async function shutDownOrphan(place: EmbeddedFolder, withinMs: number): Promise<void> {
+  for (const path of [place.redisSocket, place.startingSocket]) {
+    const socket = connect(path)
+    socket.on('error', () => {})
+    socket.setTimeout(withinMs, () => socket.destroy())
+    socket.end('SHUTDOWN\r\n')
+    await new Promise((resolve) => socket.once('close', resolve))
+  }
+}
+
 type Answer =
   | { kind: 'ready'; line: KeeperLine; shared: boolean }
   | { kind: 'failed'; problem: string }
-  | { kind: 'hung-up' }
+  | { kind: 'silent' | 'ended' }
 
-async function waitUntilReady(socket: Socket, signal: AbortSignal): Promise<Answer> {
+async function waitUntilReady(socket: Socket, silenceMs: number, signal: AbortSignal): Promise<Answer> {
   const line = openLine(socket)
   const hangUp = () => socket.destroy()
   signal.addEventListener('abort', hangUp)
   try {
     line.say('hold')
-    for (;;) {
-      const word = await line.hear(silenceMs)
-      if (word.state === 'ready') return { kind: 'ready', line, shared: word.shared }
-      if (word.state === 'starting') continue
-      hangUp()
-      if (word.state === 'failed') return { kind: 'failed', problem: word.problem }
-      if (word.state === 'silent') return { kind: 'failed', problem: `its keeper was silent for ${silenceMs} ms` }
-      return { kind: 'hung-up' }
-    }
+    const word = await line.hearOneOf(['ready', 'failed'], silenceMs)
+    if (word.state === 'ready') return { kind: 'ready', line, shared: word.shared }
+    hangUp()
+    return word.state === 'failed' ? { kind: 'failed', problem: word.problem } : { kind: word.state }
   } finally {
     signal.removeEventListener('abort', hangUp)
   }
 }
 
-function holdOn(line: KeeperLine, shared: boolean, lost: () => void): Hold {
+function holdOn({ line, shared }: { line: KeeperLine; shared: boolean }, silenceMs: number, lost: () => void): Hold {
   let releasing: Promise<boolean> | undefined
   let held = !line.socket.destroyed
   line.socket.unref()
@@ -134,7 +145,7 @@ function holdOn(line: KeeperLine, shared: boolean, lost: () => void): Hold {
     if (!held) return false
     line.socket.ref()
     line.say('release')
-    const word = await line.hear(stopMs)
+    const word = await line.hearOneOf(['stopped'], silenceMs)
     line.socket.destroy()
     return word.state === 'stopped'
   }

@@ -18,12 +18,12 @@ import { closeSync, existsSync, openSync, readdirSync, readFileSync, renameSync,
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 
-const { binary, folder, socketFolder, keeperSocket, redisSocket, logFile, maxMemoryBytes } = JSON.parse(process.argv[2])
+const settings = JSON.parse(process.argv[2])
+const { binary, folder, socketFolder, keeperSocket, startingSocket, redisSocket, logFile, maxMemoryBytes } = settings
 const appendFolder = join(folder, 'appendonlydir')
-const privateSocket = join(socketFolder, 'redis.starting.sock')
 
 const firstUserMs = 1_000 // then whoever started this process was killed; if it is only late, it starts another
-const beatMs = 1_000 // users give up after ten times as long without a word
+const beatMs = 500 // who hears nothing for ten times as long takes this process for dead
 const pollMs = 10
 const stopMs = 30_000 // Redis only has an fsync left to do
 const maxLogBytes = 1024 * 1024
@@ -32,6 +32,8 @@ let state = 'contending'
 let redis
 const connections = new Set()
 const users = new Set()
+/** Those who asked for something and have not got it yet: they hear the state with every beat. */
+const waiting = new Set()
 
 process.umask(0o077)
 process.chdir(folder)
@@ -40,6 +42,9 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => {
 
 const door = createServer(welcome)
 door.listen(keeperSocket, contend)
+setInterval(() => {
+  for (const connection of waiting) tell(connection, { state })
+}, beatMs)
 
 async function contend() {
   // Everyone listens first and looks afterwards, so of two at least one sees the other. Both may: then both leave, and
@@ -75,6 +80,7 @@ function welcome(connection) {
   connection.setEncoding('utf8')
   connection.on('data', (words) => {
     for (const word of words.trim().split('\n')) {
+      waiting.add(connection)
       if (word === 'hold') admit(connection)
       else dismiss(connection)
     }
@@ -82,6 +88,7 @@ function welcome(connection) {
   connection.on('error', () => {})
   connection.on('close', () => {
     connections.delete(connection)
+    waiting.delete(connection)
     dismiss(connection)
   })
 }
@@ -91,7 +98,12 @@ function admit(user) {
   user.isFirst = users.size === 0 && state !== 'ready' && state !== 'starting'
   users.add(user)
   if (state === 'idle') serve()
-  else if (state === 'ready') tell(user, { state, shared: true })
+  else if (state === 'ready') give(user)
+}
+
+function give(user) {
+  waiting.delete(user)
+  tell(user, { state, shared: !user.isFirst })
 }
 
 function dismiss(user) {
@@ -106,25 +118,21 @@ function tell(user, message) {
 
 async function serve() {
   state = 'starting'
-  const beat = setInterval(() => {
-    for (const user of users) tell(user, { state })
-  }, beatMs)
   try {
     removeLeftovers()
     await startRedis().catch((error) => {
-      if (!tornBeforeAnEmptyFile()) throw error
+      const worthAnother = redis.signalCode !== null || tornBeforeAnEmptyFile()
+      if (state === 'stopping' || !worthAnother) throw error
       return startRedis()
     })
-    renameSync(privateSocket, redisSocket)
+    renameSync(startingSocket, redisSocket)
     state = 'ready'
-    for (const user of users) tell(user, { state, shared: !user.isFirst })
+    for (const user of waiting) give(user)
   } catch (error) {
     if (state === 'stopping') return
     for (const user of users) tell(user, { state: 'failed', problem: error.message })
     users.clear()
     stop()
-  } finally {
-    clearInterval(beat)
   }
 }
 
@@ -137,7 +145,7 @@ function removeLeftovers() {
 
 async function startRedis() {
   const hasData = existsSync(appendFolder)
-  rmSync(privateSocket, { force: true })
+  rmSync(startingSocket, { force: true })
   launch()
   await until(async () => (await ask('PING')).startsWith('+PONG'))
   if (hasData) await rewriteAof()
@@ -170,7 +178,7 @@ function launch() {
 function redisSettings() {
   const settings = {
     port: 0,
-    unixsocket: privateSocket,
+    unixsocket: startingSocket,
     unixsocketperm: 700,
     dir: folder,
     logfile: logFile,
@@ -193,7 +201,11 @@ function redisSettings() {
  * behind it would be dropped by the next load. A rewrite replaces the file before anyone can append.
  */
 async function rewriteAof() {
-  const answer = await ask('BGREWRITEAOF')
+  let answer = ''
+  await until(async () => {
+    answer = await ask('BGREWRITEAOF')
+    return answer !== ''
+  })
   if (!answer.startsWith('+')) throw new Error(`the AOF cannot be rewritten: ${answer.split('\r\n')[0]}`)
   let info = ''
   await until(async () => {
@@ -208,7 +220,7 @@ async function rewriteAof() {
  * to go on, because a later file might follow a hole; an empty one does not, so the second attempt may be trusted.
  */
 function tornBeforeAnEmptyFile() {
-  if (state === 'stopping' || !existsSync(appendFolder)) return false
+  if (!existsSync(appendFolder)) return false
   const number = (name) => Number(/\.(\d+)\.incr\.aof$/.exec(name)?.[1] ?? 0)
   const newest = readdirSync(appendFolder).sort((a, b) => number(b) - number(a))[0]
   return /truncated file is not the last/.test(lastLogLine()) && statSync(join(appendFolder, newest)).size === 0
@@ -217,7 +229,7 @@ function tornBeforeAnEmptyFile() {
 function ask(command) {
   return new Promise((resolve) => {
     let answer = ''
-    const line = connect(privateSocket)
+    const line = connect(startingSocket)
     line.setEncoding('utf8')
     line.on('data', (part) => {
       answer += part

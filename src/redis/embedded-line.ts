@@ -5,17 +5,21 @@ import type { Socket } from 'node:net'
 import { createInterface } from 'node:readline'
 
 export type KeeperWord =
-  | { state: 'starting' }
+  | { state: 'contending' | 'idle' | 'starting' | 'stopping' }
+  | { state: 'stopped' }
   | { state: 'ready'; shared: boolean }
   | { state: 'failed'; problem: string }
-  | { state: 'stopped' }
   /** Said by this side: the connection has ended, or nothing came in time. */
   | { state: 'ended' | 'silent' }
+
+type State = KeeperWord['state']
+type WordOf<S extends State> = Extract<KeeperWord, { state: S | 'ended' | 'silent' }>
 
 export interface KeeperLine {
   readonly socket: Socket
   say(word: 'hold' | 'release'): void
-  hear(withinMs: number): Promise<KeeperWord>
+  /** Passes over other words; the time begins anew with each. */
+  hearOneOf<S extends State>(wanted: readonly S[], silenceMs: number): Promise<WordOf<S>>
 }
 
 export function openLine(socket: Socket): KeeperLine {
@@ -32,20 +36,28 @@ export function openLine(socket: Socket): KeeperLine {
   socket.on('error', () => {})
   socket.once('close', () => take({ state: 'ended' }))
 
+  async function hear(silenceMs: number): Promise<KeeperWord> {
+    if (heard.length === 0) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, silenceMs)
+        wake = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+    }
+    return heard.shift() ?? { state: 'silent' }
+  }
+
   return {
     socket,
     say: (word) => socket.write(`${word}\n`),
-    async hear(withinMs) {
-      if (heard.length === 0) {
-        await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, withinMs)
-          wake = () => {
-            clearTimeout(timer)
-            resolve()
-          }
-        })
+    async hearOneOf<S extends State>(wanted: readonly S[], silenceMs: number) {
+      const awaited: readonly State[] = [...wanted, 'ended', 'silent']
+      for (;;) {
+        const word = await hear(silenceMs)
+        if (awaited.includes(word.state)) return word as WordOf<S>
       }
-      return heard.shift() ?? { state: 'silent' }
     },
   }
 }

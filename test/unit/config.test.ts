@@ -12,7 +12,7 @@ import {
 } from '../../src/config.ts'
 import { didYouMean } from '../../src/did-you-mean.ts'
 import { BusbarError } from '../../src/errors.ts'
-import { defaultPartitions, defaultRetention } from '../../src/namespace.ts'
+import { defaultPartitions, defaultRetention } from '../../src/log/namespace.ts'
 
 let cwd: string
 beforeEach(() => {
