@@ -17,11 +17,11 @@ import {
   type Call,
   type CallOptions,
   type EventInput,
-  optionCall,
+  type EventPlace,
   type Published,
   simpleCall,
-  type Unsettled,
   type WrittenEvent,
+  withOptions,
   writeEvent,
 } from './publish/call.ts'
 import { Publisher } from './publish/publisher.ts'
@@ -32,7 +32,7 @@ import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
 
-export interface PublishOptions extends Omit<EventInput, 'type' | 'data'> {
+export interface PublishOptions extends EventPlace {
   idempotencyKey?: string
   /** seq of the object's last event, or null for none: anything else is a CONFLICT. */
   expectPrev?: number | null
@@ -73,6 +73,7 @@ export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
   readonly cursor: string
 }
 
+const noOptions = {}
 const retentionLoopMs = 10_000
 const closeTimeoutMs = 10_000
 
@@ -109,26 +110,27 @@ export class Bus<R extends Registry = Registry> {
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
-  publish<T extends TypeName<R>>(type: T, data?: DataIn<R, T>, options: PublishOptions = {}): Promise<Published> {
+  publish<T extends TypeName<R>>(
+    type: T,
+    data?: DataIn<R, T>,
+    options: PublishOptions = noOptions,
+  ): Promise<Published> {
     return new Promise((resolve, reject) => {
-      const { idempotencyKey, expectPrev, timeout, ...rest } = options
-      const event = this.#write({ ...rest, type, data })
-      const unsettled = this.#unsettled(timeout, (answers) => resolve(answers[0]!), reject)
-      const plain = idempotencyKey === undefined && expectPrev === undefined
-      this.#submit(
-        plain ? simpleCall(event, unsettled) : optionCall([event], { idempotencyKey, expectPrev }, unsettled),
-      )
+      const event = this.#write(type, data, options)
+      const call = this.#call(event, options.timeout, (answers) => resolve(answers[0]!), reject)
+      const plain = options.idempotencyKey === undefined && options.expectPrev === undefined
+      this.#submit(plain ? call : withOptions(call, [event], { ...options, state: undefined }))
     })
   }
 
   /** Stores several events of one object and its state: contiguous, in this order, all or none. */
-  commit(key: string, events: readonly CommitEvent<R>[], options: CommitOptions = {}): Promise<Published[]> {
+  commit(key: string, events: readonly CommitEvent<R>[], options: CommitOptions = noOptions): Promise<Published[]> {
     return new Promise((resolve, reject) => {
       checkCount(events)
-      const { tenant, timeout, ...callOptions } = options
       checkText('key', key, limits.keyBytes)
-      const written = events.map(([type, data, more]) => this.#write({ ...more, type, data, tenant, key }))
-      const call = optionCall(written, callOptions, this.#unsettled(timeout, resolve, reject))
+      const { tenant, timeout } = options
+      const written = events.map(([type, data, more]) => this.#write(type, data, { ...more, tenant, key }))
+      const call = withOptions(this.#call(written[0]!, timeout, resolve, reject), written, options)
       if (call.size * 3 > limits.callBytes) checkSize(call)
       this.#submit(call)
     })
@@ -217,13 +219,17 @@ export class Bus<R extends Registry = Registry> {
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
   }
 
-  #write(input: EventInput): WrittenEvent {
-    return writeEvent(this.#settings.registry.size === 0 ? input : applyRegistry(this.#settings.registry, input))
+  #write(type: string, data: unknown, place: EventPlace): WrittenEvent {
+    const { registry } = this.#settings
+    if (registry.size === 0) return writeEvent(type, data, place)
+    const applied = applyRegistry(registry, type, data, place)
+    return writeEvent(type, applied.data, applied.place)
   }
 
-  #unsettled(timeout: Duration | undefined, resolve: Unsettled['resolve'], reject: Unsettled['reject']): Unsettled {
-    const timeoutMs = timeout === undefined ? this.#settings.timeoutMs : durationOf('timeout', timeout)
-    return { timeoutMs, deadlineAt: this.#settings.clock.monotonicMs() + timeoutMs, resolve, reject }
+  #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
+    const { clock, timeoutMs: usual } = this.#settings
+    const timeoutMs = timeout === undefined ? usual : durationOf('timeout', timeout)
+    return simpleCall(event, timeoutMs, clock.monotonicMs() + timeoutMs, resolve, reject)
   }
 
   #submit(call: Call): void {
@@ -276,7 +282,7 @@ function checkCount(events: unknown): void {
 }
 
 function checkSize(call: Call): void {
-  const bytes = call.envelopes.reduce((sum, envelope) => sum + Buffer.byteLength(envelope), 0)
+  const bytes = call.events.reduce((sum, event) => sum + Buffer.byteLength(event.envelope), 0)
   if (bytes > limits.callBytes)
     throw BusbarError.of('CALL_TOO_LARGE', { bytes, maxEvents: limits.callEvents, maxBytes: limits.callBytes })
 }

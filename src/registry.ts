@@ -7,7 +7,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { BusbarError } from './errors.ts'
 import { RawJson } from './event.ts'
-import type { EventInput } from './publish/call.ts'
+import type { EventPlace } from './publish/call.ts'
 
 export interface EventDefinition<Schema extends StandardSchemaV1 = StandardSchemaV1> {
   schema: Schema
@@ -33,16 +33,23 @@ export type DataOut<R extends Registry, Type extends string> = Type extends keyo
   : unknown
 
 /** Checks the data against its schema and fills in key and tenant; what the caller gave wins. */
-export function applyRegistry(registry: ReadonlyMap<string, EventDefinition>, input: EventInput): EventInput {
-  const definition = registry.get(input.type)
-  if (!definition) return input
-  const raw = input.data instanceof RawJson
-  const value = validated(definition, input.type, raw ? parsed(input.data as RawJson) : input.data)
+export function applyRegistry(
+  registry: ReadonlyMap<string, EventDefinition>,
+  type: string,
+  data: unknown,
+  place: EventPlace,
+): { data: unknown; place: EventPlace } {
+  const definition = registry.get(type)
+  if (!definition) return { data, place }
+  const raw = data instanceof RawJson
+  const value = validated(definition, type, raw ? parsed(data) : data)
   return {
-    ...input,
-    data: raw ? input.data : value,
-    key: input.key ?? definition.key?.(value),
-    tenant: input.tenant ?? definition.tenant?.(value),
+    data: raw ? data : value,
+    place: {
+      ...place,
+      key: place.key ?? definition.key?.(value),
+      tenant: place.tenant ?? definition.tenant?.(value),
+    },
   }
 }
 

@@ -13,7 +13,7 @@ export function settleCalls(calls: readonly Call[], partition: number, reply: St
   const seqBefore = reply.last - storedCount(calls, exceptions)
   for (const call of calls) {
     const exception = exceptions.get(first)
-    const count = call.envelopes.length
+    const count = call.events.length
     first += count
     if (exception) {
       settleException(call, partition, exception)
@@ -32,8 +32,8 @@ function storedCount(calls: readonly Call[], exceptions: ReadonlyMap<number, Exc
   let first = 1
   let stored = 0
   for (const call of calls) {
-    if (!exceptions.has(first)) stored += call.envelopes.length
-    first += call.envelopes.length
+    if (!exceptions.has(first)) stored += call.events.length
+    first += call.events.length
   }
   return stored
 }
@@ -57,6 +57,8 @@ export function failCall(call: Call, error: unknown): void {
   call.reject(error)
 }
 
+const keyOf = ({ events: [first] }: Call): string => first!.object.slice(first!.object.indexOf('/') + 1)
+
 function settleException(call: Call, partition: number, exception: Exception): void {
   switch (exception[1]) {
     case 'duplicate':
@@ -65,7 +67,7 @@ function settleException(call: Call, partition: number, exception: Exception): v
       return failCall(
         call,
         BusbarError.of('CONFLICT', {
-          key: shown(call.object.slice(call.object.indexOf('/') + 1)),
+          key: shown(keyOf(call)),
           expectPrev: call.options.expectPrev ?? null,
           head: exception[2] ? Number(exception[2]) : null,
         }),

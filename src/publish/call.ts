@@ -34,21 +34,28 @@ export interface Published {
   duplicate: boolean
 }
 
-export interface Call {
+/** Checked and written as it will lie in the log. */
+export interface WrittenEvent {
+  /** `"<tenant>:<type>"` */
+  kind: string
   /** `"<tenant>/<key>"`, '' without key. */
   object: string
+  envelope: string
+}
+
+export interface Call {
+  /** All of one object when there are several. */
+  events: readonly WrittenEvent[]
   /** What chooses the partition: the object, else the idempotency key; '' = any. */
   partitionBy: string
-  kinds: readonly string[]
-  envelopes: readonly string[]
   /** JSON for publish.lua, '' when the call has no options. */
   option: string
   options: CallOptions
   size: number
-  deadlineAt: number
   timeoutMs: number
+  deadlineAt: number
   state: 'waiting' | 'sent' | 'settled'
-  resolve(answer: Published[]): void
+  resolve(answers: Published[]): void
   reject(error: unknown): void
 }
 
@@ -78,51 +85,51 @@ function kindFor(tenant: string, type: string): Kind {
   return kind
 }
 
-export interface WrittenEvent {
-  kind: string
-  object: string
-  envelope: string
-}
+/** Whose event it is, what it is about, when it happened. */
+export type EventPlace = Omit<EventInput, 'type' | 'data'>
 
 /** Checks an event and writes it down; throws the coded error of the first field that is wrong. */
-export function writeEvent(event: EventInput): WrittenEvent {
-  const tenant = event.tenant ?? defaultTenant
-  const kind = kindFor(tenant, event.type)
+export function writeEvent(type: string, data: unknown, place: EventPlace): WrittenEvent {
+  const { tenant = defaultTenant, key, time, trace } = place
+  const kind = kindFor(tenant, type)
   let header = kind.headerStart
   let object = ''
-  if (event.key !== undefined && event.key !== null) {
-    const key = checkText('key', event.key, limits.keyBytes)
-    header += `,"key":${JSON.stringify(key)}`
+  if (key !== undefined && key !== null) {
+    header += `,"key":${JSON.stringify(checkText('key', key, limits.keyBytes))}`
     object = `${tenant}/${key}`
   }
-  if (event.time !== undefined && event.time !== null)
-    header += `,"time":${checkTime(event.time instanceof Date ? event.time.getTime() : event.time)}`
-  if (event.trace !== undefined)
-    header += `,"trace":${JSON.stringify(checkText('trace', event.trace, limits.traceBytes))}`
-  return { kind: kind.text, object, envelope: `${header}}\n${writeJson(event.data)}` }
-}
-
-export type Unsettled = Pick<Call, 'deadlineAt' | 'timeoutMs' | 'resolve' | 'reject'>
-
-/** A call of one event without options: the hot path. */
-export function simpleCall(event: WrittenEvent, unsettled: Unsettled): Call {
-  return {
-    object: event.object,
-    partitionBy: event.object,
-    kinds: [event.kind],
-    envelopes: [event.envelope],
-    option: '',
-    options: noOptions,
-    size: event.envelope.length,
-    state: 'waiting',
-    ...unsettled,
-  }
+  if (time !== undefined && time !== null)
+    header += `,"time":${checkTime(time instanceof Date ? time.getTime() : time)}`
+  if (trace !== undefined) header += `,"trace":${JSON.stringify(checkText('trace', trace, limits.traceBytes))}`
+  return { kind: kind.text, object, envelope: `${header}}\n${writeJson(data)}` }
 }
 
 const noOptions: CallOptions = {}
 
-/** A call with options, or of several events of one object: all or nothing. */
-export function optionCall(events: readonly WrittenEvent[], options: CallOptions, unsettled: Unsettled): Call {
+/** A call of one event without options: the hot path. */
+export function simpleCall(
+  event: WrittenEvent,
+  timeoutMs: number,
+  deadlineAt: number,
+  resolve: Call['resolve'],
+  reject: Call['reject'],
+): Call {
+  return {
+    events: [event],
+    partitionBy: event.object,
+    option: '',
+    options: noOptions,
+    size: event.envelope.length,
+    timeoutMs,
+    deadlineAt,
+    state: 'waiting',
+    resolve,
+    reject,
+  }
+}
+
+/** Gives a call options, or several events of one object: then it is all or nothing. */
+export function withOptions(call: Call, events: readonly WrittenEvent[], options: CallOptions): Call {
   const first = events[0]!
   const scope = first.object || `${first.kind.slice(0, first.kind.indexOf(':'))}/`
   const option: Record<string, unknown> = {}
@@ -135,17 +142,8 @@ export function optionCall(events: readonly WrittenEvent[], options: CallOptions
   }
   if (options.expectPrev !== undefined) option.expectPrev = checkExpectPrev(options.expectPrev, first.object)
   if (options.state !== undefined) option.state = writeJson(options.state)
-  return {
-    object: first.object,
-    partitionBy,
-    kinds: events.map((event) => event.kind),
-    envelopes: events.map((event) => event.envelope),
-    option: JSON.stringify(option),
-    options,
-    size: events.reduce((sum, event) => sum + event.envelope.length, 0),
-    state: 'waiting',
-    ...unsettled,
-  }
+  const size = events.reduce((sum, event) => sum + event.envelope.length, 0)
+  return { ...call, events, partitionBy, option: JSON.stringify(option), options, size }
 }
 
 function checkExpectPrev(expectPrev: number | null, object: string): string {

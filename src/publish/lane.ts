@@ -56,9 +56,11 @@ export function nextFlush(lane: Lane, process: string, live: string): Flush | un
   const special: string[] = []
   for (const call of calls) {
     call.state = 'sent'
-    if (call.option !== '') special.push(`[${events.length / 2 + 1},${call.envelopes.length},${call.option}]`)
-    for (const envelope of call.envelopes) events.push(call.object, envelope)
-    for (const kind of call.kinds) kinds.add(kind)
+    if (call.option !== '') special.push(`[${events.length / 2 + 1},${call.events.length},${call.option}]`)
+    for (const event of call.events) {
+      events.push(event.object, event.envelope)
+      kinds.add(event.kind)
+    }
   }
   return {
     calls,
@@ -84,7 +86,7 @@ function takeCalls(lane: Lane): Call[] {
   for (; end < lane.waiting.length; end += 1) {
     const call = lane.waiting[end]!
     if (call.state !== 'waiting') continue
-    events += call.envelopes.length
+    events += call.events.length
     size += call.size
     // A call larger than a flush goes alone: it is atomic, so it cannot be divided.
     if (taken.length > 0 && (events > maxEvents || size > maxSize)) break
