@@ -16,7 +16,7 @@ import { startNats, startRedis, stopServers } from './harness/servers.mjs'
 const scenarioNames = readdirSync(new URL('./scenarios/', import.meta.url)).map((file) => file.replace(/\.mjs$/, ''))
 
 const fullPlan = { rounds: 3, warmMs: 1_000, measureMs: 4_000, yardstickRequests: 2_000_000, memoryEvents: 1_000_000 }
-const quickPlan = { rounds: 1, warmMs: 300, measureMs: 1_000, yardstickRequests: 500_000, memoryEvents: 200_000 }
+const quickPlan = { rounds: 1, warmMs: 600, measureMs: 1_500, yardstickRequests: 500_000, memoryEvents: 200_000 }
 
 process.on('exit', cleanUp)
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130))

@@ -45,7 +45,7 @@ const retryMs = 100
 export class Backbone {
   readonly options: BackboneOptions
   #opening: Promise<Opened> | undefined
-  #embedded: EmbeddedRedis | undefined
+  #embedded: Promise<EmbeddedRedis> | undefined
   readonly #connections: Connection[] = []
   #closed = false
 
@@ -84,9 +84,10 @@ export class Backbone {
 
   async close(): Promise<void> {
     this.#closed = true
-    await Promise.race([this.#opening?.catch(() => undefined), this.#pause(0)])
+    this.#opening?.catch(() => undefined)
     for (const connection of this.#connections) connection.close()
-    await this.#embedded?.release()
+    const embedded = await this.#embedded?.catch(() => undefined)
+    await embedded?.release()
   }
 
   async #open(): Promise<Opened> {
@@ -109,8 +110,10 @@ export class Backbone {
   async #url(): Promise<string> {
     const { redis, dataDir, telemetry } = this.options
     if (redis !== undefined) return redis
-    this.#embedded = await openEmbeddedRedis({ dataDir, telemetry })
-    return `unix://${encodeURI(this.#embedded.socketPath)}`
+    this.#embedded = openEmbeddedRedis({ dataDir, telemetry })
+    const { socketPath } = await this.#embedded
+    if (this.#closed) throw BusbarError.of('BUS_CLOSED')
+    return `unix://${encodeURI(socketPath)}`
   }
 
   #connect(url: string, role: string): Connection {

@@ -130,6 +130,7 @@ export class Bus<R extends Registry = Registry> {
       checkText('key', key, limits.keyBytes)
       const { tenant, timeout } = options
       const written = events.map(([type, data, more]) => this.#write(type, data, { ...more, tenant, key }))
+      checkOneObject(written)
       const call = withOptions(this.#call(written[0]!, timeout, resolve, reject), written, options)
       if (call.size * 3 > limits.callBytes) checkSize(call)
       this.#submit(call)
@@ -278,6 +279,17 @@ function checkCount(events: unknown): void {
       events: events.length,
       maxEvents: limits.callEvents,
       maxBytes: limits.callBytes,
+    })
+}
+
+/** A registry may derive tenants from the data; a commit is about one object. */
+function checkOneObject(events: readonly WrittenEvent[]): void {
+  const other = events.find((event) => event.object !== events[0]!.object)
+  if (other)
+    throw BusbarError.of('EVENT_INVALID', {
+      field: 'tenant',
+      value: shown(other.object),
+      problem: `must be the same for all events of a commit, ${shown(events[0]!.object)}`,
     })
 }
 

@@ -277,7 +277,8 @@ describe('after a kill', () => {
     const orphan = pidsOf('redis')
 
     const place = prepareFolder(dataDir)
-    const options = { place, path: process.env.PATH ?? '', maxMemoryBytes: 0, silenceMs: 1_000 }
+    const path = process.env.PATH ?? ''
+    const options = { place, path, environment: process.env, maxMemoryBytes: 0, silenceMs: 1_000 }
     const hold = await holdServer(options, new AbortController().signal, () => {})
     expect(pidsOf('redis')).not.toEqual(orphan)
     expect(await ask({ socketPath: place.redisSocket }, (redis) => redis.get('kept'))).toBe('yes')
@@ -385,6 +386,14 @@ describe('refused', () => {
     expect(error).toMatchObject({ code: 'REDIS_NOT_STARTED', details: { log: join(files, 'redis.log') } })
     expect(error.message).toContain('Bad file format reading the append only file')
     await nothingRuns()
+  })
+
+  test('[H14] a data folder that cannot be one is named', async () => {
+    const file = join(dataDir, 'file')
+    writeFileSync(file, '')
+    const error = await open({ dataDir: file }).catch((caught) => caught)
+    expect(error.code).toBe('REDIS_NOT_STARTED')
+    expect(error.message).toContain(file)
   })
 
   test('[H14] the log is put aside when it has grown large', async () => {

@@ -5,6 +5,7 @@
  * the mean size of those seen before. Nothing here writes.
  */
 import type { Redis } from 'ioredis'
+import { BusbarError, shown } from '../errors.ts'
 import { Event, parseId, readEnvelope } from '../event.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
 import { defineScript, runScript } from '../redis/script.ts'
@@ -131,6 +132,7 @@ export interface HistoryOptions {
   limit?: number
 }
 
+const maxHistory = 1_000
 // Each step may look through an entry of 256 events, about 50 µs: 32 of them hold Redis up for at most 2 ms.
 const stepsPerScript = 32
 
@@ -143,7 +145,12 @@ export async function readHistory(
 ): Promise<Event[]> {
   const partition = partitionOf(object, namespace.partitions.length)
   const keys = namespace.partitions[partition]!
-  const wanted = Math.min(Math.max(1, limit), 1_000)
+  if (!Number.isInteger(limit) || limit < 1 || limit > maxHistory)
+    throw BusbarError.of('PARAMETER_INVALID', {
+      name: 'limit',
+      value: shown(limit),
+      problem: `must be from 1 to ${maxHistory}`,
+    })
   const events: Event[] = []
   let from: number | undefined
   if (before !== undefined) {
@@ -151,8 +158,8 @@ export async function readHistory(
     if (!follower || `${follower.tenant}/${follower.key}` !== object || follower.prev === null) return []
     from = follower.prev
   }
-  while (events.length < wanted) {
-    const step = Math.min(stepsPerScript, wanted - events.length)
+  while (events.length < limit) {
+    const step = Math.min(stepsPerScript, limit - events.length)
     const flat = await runScript(redis, historyScript, { keys, object, from, limit: step })
     for (let i = 0; i < flat.length; i += 3) {
       const prev = flat[i + 1] ? Number(flat[i + 1]) : null

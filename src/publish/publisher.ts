@@ -152,11 +152,14 @@ export class Publisher {
     const { stream } = this.#connection!.redis
     // One write to the socket for all partitions' flushes.
     stream?.cork()
-    for (const lane of lanes) {
-      lane.scheduled = false
-      this.#sendNext(lane)
+    try {
+      for (const lane of lanes) {
+        lane.scheduled = false
+        this.#sendNext(lane)
+      }
+    } finally {
+      stream?.uncork()
     }
-    stream?.uncork()
   }
 
   /** A flush is made only when it can be sent: what was never sent can still be refused as not stored. */
@@ -189,6 +192,8 @@ export class Publisher {
   }
 
   #answered(lane: Lane, flush: Flush, reply: FlushReply): void {
+    // Sent twice, answered twice: the second answer finds the lane with another flush, or none.
+    if (lane.flush !== flush) return
     for (const call of flush.calls) if (call.state !== 'settled') this.#count(call, -1)
     if (reply.kind === 'stored') {
       if (reply.last > lane.floor) lane.floor = reply.last
@@ -206,6 +211,7 @@ export class Publisher {
   }
 
   #unanswered(lane: Lane, flush: Flush, error: Error): void {
+    if (lane.flush !== flush) return
     if (flush.calls.every((call) => call.state === 'settled')) return this.#finish(lane)
     if (mayPass(error)) return this.#sendSoon(lane, flush)
     const refusal = error.message.startsWith('OOM')
@@ -253,8 +259,7 @@ export class Publisher {
       const before = this.#waitingCalls
       for (const call of this.#unsettled()) if (call.deadlineAt <= now) this.#expire(call)
       if (this.#waitingCalls < before) this.#forgetSettled()
-      const more = this.#waitingCalls > 0 && !this.#closed
-      this.#sweeper = more ? this.#context.clock.after(sweepMs, () => this.#sweep()) : undefined
+      this.#sweeper = this.#waitingCalls > 0 ? this.#context.clock.after(sweepMs, () => this.#sweep()) : undefined
     })
   }
 

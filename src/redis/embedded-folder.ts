@@ -23,6 +23,16 @@ const maxSocketPathBytes = 103 // sun_path holds 104 bytes on macOS and 108 on L
 const longestSocketName = 'keeper-12345678.sock'
 
 export function prepareFolder(dataDir: string): EmbeddedFolder {
+  try {
+    return makeFolder(dataDir)
+  } catch (error) {
+    if (error instanceof BusbarError) throw error
+    const problem = `the data folder cannot be used: ${error instanceof Error ? error.message : error}`
+    throw BusbarError.of('REDIS_NOT_STARTED', { problem, log: join(dataDir, 'redis', 'redis.log') }, error)
+  }
+}
+
+function makeFolder(dataDir: string): EmbeddedFolder {
   mkdirSync(dataDir, { recursive: true, mode: 0o700 })
   const folder = join(realpathSync(dataDir), 'redis')
   mkdirSync(folder, { recursive: true, mode: 0o700 })

@@ -24,7 +24,10 @@ import { findRedisServer } from './embedded-server.ts'
 
 export interface HoldOptions {
   place: EmbeddedFolder
+  /** Folders to look for a server in, as in PATH. */
   path: string
+  /** What the keeper and Redis inherit. */
+  environment: NodeJS.ProcessEnv
   maxMemoryBytes: number
   silenceMs?: number
 }
@@ -82,7 +85,7 @@ async function knock(folder: string): Promise<Socket | undefined> {
   }
 }
 
-async function startKeeper({ place, path, maxMemoryBytes }: HoldOptions): Promise<ChildProcess> {
+async function startKeeper({ place, path, environment, maxMemoryBytes }: HoldOptions): Promise<ChildProcess> {
   const binary = await findRedisServer(path)
   const keeperSocket = join(place.socketFolder, `keeper-${systemRandomness.id().slice(0, 8)}.sock`)
   const log = openSync(place.logFile, 'a', 0o600)
@@ -94,7 +97,7 @@ async function startKeeper({ place, path, maxMemoryBytes }: HoldOptions): Promis
     ],
     // Detached: a Ctrl-C in the terminal of one user must not reach the server of the others. Options meant for the
     // user's process, such as a debugger to wait for, must not reach the keeper either.
-    { detached: true, stdio: ['ignore', log, log], env: { ...process.env, NODE_OPTIONS: '' } },
+    { detached: true, stdio: ['ignore', log, log], env: { ...environment, NODE_OPTIONS: '' } },
   )
   keeper.on('error', () => {})
   keeper.unref()

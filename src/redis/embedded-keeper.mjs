@@ -108,8 +108,10 @@ function give(user) {
 
 function dismiss(user) {
   if (!users.delete(user)) return
-  if (users.size > 0) user.end()
-  else if (state === 'starting' || state === 'ready') stop()
+  if (users.size > 0) {
+    waiting.delete(user)
+    user.end()
+  } else if (state === 'starting' || state === 'ready') stop()
 }
 
 function tell(user, message) {
@@ -125,6 +127,7 @@ async function serve() {
       if (state === 'stopping' || !worthAnother) throw error
       return startRedis()
     })
+    if (state === 'stopping') return
     renameSync(startingSocket, redisSocket)
     state = 'ready'
     for (const user of waiting) give(user)
@@ -176,7 +179,7 @@ function launch() {
 }
 
 function redisSettings() {
-  const settings = {
+  const values = {
     port: 0,
     unixsocket: startingSocket,
     unixsocketperm: 700,
@@ -193,7 +196,7 @@ function redisSettings() {
     'enable-debug-command': 'no',
     'enable-module-command': 'no',
   }
-  return Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)])
+  return Object.entries(values).flatMap(([name, value]) => [`--${name}`, String(value)])
 }
 
 /**
@@ -248,6 +251,7 @@ async function until(check) {
 }
 
 function lastLogLine() {
+  if (!existsSync(logFile)) return 'its log is gone'
   const line = readFileSync(logFile, 'utf8').trim().split('\n').at(-1)
   return line.replace(/^\d+:\w .*? [#*.-] /, '')
 }
@@ -261,9 +265,11 @@ function stop() {
 }
 
 async function leave() {
-  if (state === 'stopping') rmSync(redisSocket, { force: true })
+  const hasStopped = state === 'stopping'
+  state = 'stopping'
+  if (hasStopped) rmSync(redisSocket, { force: true })
   rmSync(keeperSocket, { force: true })
-  const last = state === 'stopping' ? `${JSON.stringify({ state: 'stopped' })}\n` : ''
+  const last = hasStopped ? `${JSON.stringify({ state: 'stopped' })}\n` : ''
   await Promise.all([...connections].map((connection) => new Promise((resolve) => connection.end(last, resolve))))
   process.exit()
 }

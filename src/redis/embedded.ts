@@ -40,14 +40,16 @@ const abandonMs = 1_000 // an attempt to hold again ends as soon as it is aborte
  * Rejects with REDIS_NOT_INSTALLED, REDIS_UNSUITABLE or REDIS_NOT_STARTED. The handle does not keep the process alive.
  */
 export async function openEmbeddedRedis(options: EmbeddedOptions): Promise<EmbeddedRedis> {
-  const { dataDir, telemetry, path = process.env.PATH ?? '', maxMemoryBytes = 0 } = options
+  const { dataDir, telemetry, maxMemoryBytes = 0 } = options
+  const environment = process.env
+  const path = options.path ?? environment.PATH ?? ''
   const place = prepareFolder(dataDir)
   const opened = await takeHold(new AbortController().signal)
   let hold = opened
   let released: Promise<void> | undefined
 
   async function takeHold(signal: AbortSignal): Promise<Hold> {
-    const taken = await holdServer({ place, path, maxMemoryBytes }, signal, () => holder.wake())
+    const taken = await holdServer({ place, path, environment, maxMemoryBytes }, signal, () => holder.wake())
     telemetry.emit(taken.shared ? 'redis.embedded-shared' : 'redis.embedded-started', { socket: place.redisSocket })
     return taken
   }

@@ -70,6 +70,7 @@ export class LiveHub {
   start(): Promise<void> {
     this.#started ??= this.#start().catch((error) => {
       this.#started = undefined
+      this.#stopListening()
       throw error
     })
     return this.#started
@@ -100,8 +101,12 @@ export class LiveHub {
 
   async stop(deadlineMs: number): Promise<void> {
     this.#offReady?.()
-    for (const unlisten of this.#unlisten) unlisten()
+    this.#stopListening()
     await this.#loop?.stop({ deadlineMs })
+  }
+
+  #stopListening(): void {
+    for (const unlisten of this.#unlisten.splice(0)) unlisten()
   }
 
   get #redis(): Redis {

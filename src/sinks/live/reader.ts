@@ -60,7 +60,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   #waitingIn: number[] = []
   #buffer: Event[] = []
   #bufferedBytes = 0
-  #wake: (() => void) | undefined
+  #wakes: (() => void)[] = []
   #done = false
 
   constructor(context: ReaderContext, pattern: Pattern, options: LiveOptions) {
@@ -125,15 +125,21 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   }
 
   async #open(): Promise<void> {
-    this.#hub = await this.#context.hub()
-    await this.#hub.start()
-    const start = await this.#startingCursor(this.#hub)
-    if (this.#done) return
+    const hub = await this.#context.hub()
+    this.#hub = hub
+    let start: number[] | undefined
+    while (!start && !this.#done) start = await this.#findStart(hub).catch((error) => this.#afterFailure(error))
+    if (!start || this.#done) return
     this.#taken = start
     this.#delivered = [...start]
     this.#waitingIn = start.map(() => 0)
-    for (const [partition, seq] of start.entries()) if (seq < this.#hub.position(partition)) this.#behind.add(partition)
-    this.#unwish = this.#hub.wish(this.#pattern, this)
+    for (const [partition, seq] of start.entries()) if (seq < hub.position(partition)) this.#behind.add(partition)
+    this.#unwish = hub.wish(this.#pattern, this)
+  }
+
+  async #findStart(hub: LiveHub): Promise<number[]> {
+    await hub.start()
+    return this.#startingCursor(hub)
   }
 
   async #startingCursor(hub: LiveHub): Promise<number[]> {
@@ -168,7 +174,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     this.#waitingIn[partition]! += 1
     this.#bufferedBytes += event.json.length
     this.#buffer.push(event)
-    this.#wake?.()
+    this.#wake()
   }
 
   #deliver(event: Event): void {
@@ -218,12 +224,11 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   }
 
   #somethingNew(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#wake = () => {
-        this.#wake = undefined
-        resolve()
-      }
-    })
+    return new Promise((resolve) => this.#wakes.push(resolve))
+  }
+
+  #wake(): void {
+    for (const wake of this.#wakes.splice(0)) wake()
   }
 
   #gap(gap: Gap): void {
@@ -236,7 +241,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     this.#done = true
     this.#unwish?.()
     this.#buffer = []
-    this.#wake?.()
+    this.#wake()
     this.#context.ended(this)
   }
 }

@@ -1,0 +1,85 @@
+/** What lies in Redis, read with plain commands and none of Busbar's own readers: the oracle of the journeys. */
+import type { Redis } from 'ioredis'
+import { expect } from 'vitest'
+import { keysOf } from './bus.ts'
+
+export interface StoredEvent {
+  id: string
+  partition: number
+  seq: number
+  prev: number | null
+  type: string
+  tenant: string
+  key: string | undefined
+  json: string
+}
+
+/** The hash tags of a namespace's partitions, as its record says. */
+export async function tagsOf(redis: Redis, namespace: string): Promise<string[]> {
+  const tags = await redis.hget(`${namespace}:{namespace}:namespace`, 'tags')
+  return tags ? tags.split(',') : []
+}
+
+/** Every event of the log, in order per partition. */
+export async function storedEvents(redis: Redis, namespace: string): Promise<StoredEvent[]> {
+  const events: StoredEvent[] = []
+  for (const [partition, tag] of (await tagsOf(redis, namespace)).entries()) {
+    for (const [id, fields] of await redis.xrange(`${namespace}:{${tag}}:log`, '-', '+')) {
+      const last = Number(id.split('-')[0])
+      for (let i = 0; i < fields.length; i += 2) {
+        const seq = last - fields.length / 2 + i / 2 + 1
+        events.push({ partition, seq, id: `${partition}-${seq}`, ...readFields(fields[i]!, fields[i + 1]!) })
+      }
+    }
+  }
+  return events
+}
+
+function readFields(prev: string, envelope: string) {
+  const end = envelope.indexOf('\n')
+  const { type, tenant, key } = JSON.parse(envelope.slice(0, end))
+  return { prev: prev === '' ? null : Number(prev), type, tenant, key, json: envelope.slice(end + 1) }
+}
+
+/** The events of each object with a key, by `"<tenant>/<key>"`. */
+export function chainsOf(events: readonly StoredEvent[]): Map<string, StoredEvent[]> {
+  const chains = new Map<string, StoredEvent[]>()
+  for (const event of events) {
+    if (event.key === undefined) continue
+    const object = `${event.tenant}/${event.key}`
+    chains.set(object, [...(chains.get(object) ?? []), event])
+  }
+  return chains
+}
+
+/** First prev null, each prev the seq before it, seq grows, one partition: no fork, no hole. */
+export function expectUnbrokenChains(events: readonly StoredEvent[]): void {
+  for (const [object, chain] of chainsOf(events)) {
+    let before: StoredEvent | undefined
+    for (const event of chain) {
+      expect(event.prev, `prev of ${event.id} of ${object}`).toBe(before?.seq ?? null)
+      if (before) expect(event.seq, `seq of ${event.id} of ${object}`).toBeGreaterThan(before.seq)
+      expect(event.partition, `partition of ${event.id} of ${object}`).toBe(chain[0]!.partition)
+      before = event
+    }
+  }
+}
+
+/**
+ * Every key of a namespace with its value and type. The memory of a process's last flush is left out: it changes with
+ * each flush, also with one that stores nothing.
+ */
+export async function contentsOf(redis: Redis, namespace: string): Promise<Map<string, string>> {
+  const keys = (await keysOf(redis, namespace)).filter((key) => !key.includes(':call:'))
+  const dumps = await Promise.all(keys.map((key) => redis.dumpBuffer(key)))
+  return new Map(keys.map((key, i) => [key, dumps[i]?.toString('base64') ?? '']))
+}
+
+/** How often the server has run a command so far, inside scripts too. */
+export async function callsOf(redis: Redis, ...commands: string[]): Promise<number> {
+  const stats = await redis.info('commandstats')
+  return commands.reduce((sum, name) => {
+    const found = new RegExp(`^cmdstat_${name}:calls=(\\d+)`, 'm').exec(stats)
+    return sum + Number(found?.[1] ?? 0)
+  }, 0)
+}
