@@ -129,7 +129,11 @@ export class Bus<R extends Registry = Registry> {
       checkCount(events)
       checkText('key', key, limits.keyBytes)
       const { tenant, timeout } = options
-      const written = events.map(([type, data, more]) => this.#write(type, data, { ...more, tenant, key }))
+      const written = events.map((event) => {
+        if (!Array.isArray(event)) throw notAnEvent(event, '[type, data]')
+        const [type, data, more] = event
+        return this.#write(type, data, { ...more, tenant, key })
+      })
       checkOneObject(written)
       const call = withOptions(this.#call(written[0]!, timeout, resolve, reject), written, options)
       if (call.size * 3 > limits.callBytes) checkSize(call)
@@ -143,9 +147,11 @@ export class Bus<R extends Registry = Registry> {
     options: { timeout?: Duration } = {},
   ): Promise<PublishAllAnswer[]> {
     checkCount(events)
-    const answers = events.map(({ type, data, ...rest }) =>
-      this.publish(type as TypeName<R>, data as never, { ...rest, ...options }),
-    )
+    const answers = events.map(async (event) => {
+      if (typeof event !== 'object' || event === null) throw notAnEvent(event, '{ type, data }')
+      const { type, data, ...rest } = event
+      return this.publish(type as TypeName<R>, data as never, { ...rest, ...options })
+    })
     const settled = await Promise.allSettled(answers)
     return settled.map((answer) => {
       if (answer.status === 'fulfilled') return answer.value
@@ -266,6 +272,9 @@ export class Bus<R extends Registry = Registry> {
       .catch(() => undefined)
   }
 }
+
+const notAnEvent = (event: unknown, shape: string): BusbarError =>
+  BusbarError.of('EVENT_INVALID', { field: 'events', value: shown(event), problem: `must hold events like ${shape}` })
 
 function checkCount(events: unknown): void {
   if (!Array.isArray(events) || events.length === 0)

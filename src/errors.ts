@@ -27,13 +27,14 @@ export const errorTable = {
   EVENT_TOO_LARGE: row(
     413,
     false,
-    (e: { bytes: number; maxBytes: number }) =>
-      `Event data is ${e.bytes} bytes; the limit is ${e.maxBytes}. Publish a reference to the data instead.`,
+    (e: { field: string; bytes: number; maxBytes: number }) =>
+      `Event field "${e.field}" is ${e.bytes} bytes; the limit is ${e.maxBytes}. Publish a reference to the data instead.`,
   ),
   DATA_UNSERIALISABLE: row(
     400,
     false,
-    (e: { problem: string }) => `Event field "data" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
+    (e: { field: string; problem: string }) =>
+      `Event field "${e.field}" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
   ),
   CALL_TOO_LARGE: row(
     413,

@@ -157,38 +157,39 @@ export function checkTime(time: unknown): number {
 }
 
 /** The JSON text of a value, or DATA_UNSERIALISABLE, EVENT_TOO_LARGE. */
-export function writeJson(value: unknown): string {
-  const text = value instanceof RawJson ? checkRaw(value.text) : stringify(value)
+export function writeJson(value: unknown, field = 'data'): string {
+  const text = value instanceof RawJson ? checkRaw(value.text, field) : stringify(value, field)
   if (text.length * 3 > limits.dataBytes) {
     const bytes = Buffer.byteLength(text)
-    if (bytes > limits.dataBytes) throw BusbarError.of('EVENT_TOO_LARGE', { bytes, maxBytes: limits.dataBytes })
+    if (bytes > limits.dataBytes) throw BusbarError.of('EVENT_TOO_LARGE', { field, bytes, maxBytes: limits.dataBytes })
   }
   return text
 }
 
-function stringify(value: unknown): string {
+function stringify(value: unknown, field: string): string {
   let text: string | undefined
   try {
     text = value === undefined ? 'null' : JSON.stringify(value)
   } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: problemOf(error) }, error)
+    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: problemOf(error) }, error)
   }
-  if (text === undefined) throw BusbarError.of('DATA_UNSERIALISABLE', { problem: `it is a ${typeof value}` })
+  if (text === undefined) throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: `it is a ${typeof value}` })
   // JSON writes NaN and Infinity as null: a silent loss. Only a text with a null in it can hide one.
-  if (text.includes('null')) refuseNonFinite(value)
+  if (text.includes('null')) refuseNonFinite(value, field)
   return text
 }
 
-function checkRaw(text: string): string {
+function checkRaw(text: string, field: string): string {
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not JSON text' }, error)
+    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: 'it is not JSON text' }, error)
   }
-  if (!text.isWellFormed()) throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it holds half a surrogate pair' })
+  if (!text.isWellFormed())
+    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: 'it holds half a surrogate pair' })
   // Only an exponent of three digits or hundreds of digits can be beyond what a number holds.
-  if (/[eE]\+?\d{3}|\d{300}/.test(text)) refuseNonFinite(value)
+  if (/[eE]\+?\d{3}|\d{300}/.test(text)) refuseNonFinite(value, field)
   return text
 }
 
@@ -196,13 +197,13 @@ function problemOf(error: unknown): string {
   return error instanceof Error ? error.message.split('\n')[0]! : String(error)
 }
 
-function refuseNonFinite(root: unknown): void {
+function refuseNonFinite(root: unknown, field: string): void {
   const open: unknown[] = [root]
   const seen = new Set<unknown>()
   while (open.length > 0) {
     const value = open.pop()
     if (typeof value === 'number' && !Number.isFinite(value))
-      throw BusbarError.of('DATA_UNSERIALISABLE', { problem: `it holds the number ${value}` })
+      throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: `it holds the number ${value}` })
     if (typeof value !== 'object' || value === null || seen.has(value)) continue
     seen.add(value)
     if (typeof (value as { toJSON?: unknown }).toJSON !== 'function') open.push(...Object.values(value))

