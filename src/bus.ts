@@ -10,6 +10,7 @@ import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
+import { type Finding, fsck } from './log/fsck.ts'
 import { readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { MatchedTypes, Pattern } from './pattern.ts'
@@ -181,6 +182,11 @@ export class Bus<R extends Registry = Registry> {
   /** How many events each topic has had, by name. */
   topics(): Promise<Map<string, number>> {
     return this.#backbone.read(readTopics)
+  }
+
+  /** Checks the log while it is in use. Yields what is wrong; nothing when all is well. */
+  fsck(): AsyncGenerator<Finding, void, undefined> {
+    return fsck(this.#backbone)
   }
 
   /** Connects, stores what was declared and starts this process's background work; SIGTERM and SIGINT then close. */

@@ -27,14 +27,14 @@ export const errorTable = {
   EVENT_TOO_LARGE: row(
     413,
     false,
-    (e: { field: string; bytes: number; maxBytes: number }) =>
-      `Event field "${e.field}" is ${e.bytes} bytes; the limit is ${e.maxBytes}. Publish a reference to the data instead.`,
+    (e: { field?: string; bytes: number; maxBytes: number }) =>
+      `Event field "${e.field ?? 'data'}" is ${e.bytes} bytes; the limit is ${e.maxBytes}. Publish a reference to the data instead.`,
   ),
   DATA_UNSERIALISABLE: row(
     400,
     false,
-    (e: { field: string; problem: string }) =>
-      `Event field "${e.field}" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
+    (e: { field?: string; problem: string }) =>
+      `Event field "${e.field ?? 'data'}" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
   ),
   CALL_TOO_LARGE: row(
     413,

@@ -57,7 +57,7 @@ function parsed(raw: RawJson): unknown {
   try {
     return JSON.parse(raw.text)
   } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { field: 'data', problem: 'it is not JSON text' }, error)
+    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not JSON text' }, error)
   }
 }
 

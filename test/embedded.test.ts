@@ -190,7 +190,7 @@ describe('shared', () => {
   })
 
   test('[H14] a user that comes while the last one leaves always gets a server that stays', async () => {
-    const rounds = 4
+    const rounds = 3
     const comeAndGo = async () => {
       for (let round = 0; round < rounds; round += 1) {
         const embedded = await open()

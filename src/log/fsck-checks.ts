@@ -6,7 +6,8 @@ export const fsckChecks = {
   envelopes:
     'Every envelope is a header line that begins with a valid type and tenant and whose fields are valid, then data that is JSON.',
   partition: 'Every object lies in the partition that its name hashes to.',
-  chain: "Every event's prev is the object's event before it; the first kept one's is null or trimmed: no hole, no fork.",
+  chain:
+    "Every event's prev is the object's event before it; the first kept one's is null or trimmed: no hole, no fork.",
   heads: 'Every object with a kept event has a head that is its last event; every other head is of a trimmed event.',
   meta: 'last, trimmed, events and bytes of a partition agree with its log.',
   keys: 'Every key of the namespace has an owner in docs/keys.md, the documented type, and a time to live if and only if it should.',

@@ -1,20 +1,18 @@
 /** Checks the heads of a partition's objects, in both generations, and its holds, in bounded steps. */
 import { shown } from '../errors.ts'
 import type { Finding, FsckCheck } from './fsck-checks.ts'
-import { headProblem, keptHeadProblem, type Walked } from './fsck-judge.ts'
+import { headProblem, keptHeadProblem, placeProblem, type Walked } from './fsck-judge.ts'
 import {
   askMeta,
   atOneInstant,
   type Meta,
   readEntry,
   readMeta,
-  scanFields,
   type StoredEntry,
   type StoredMeta,
+  scanFields,
   wholeNumber,
 } from './fsck-read.ts'
-import { misplaced } from './fsck-walk.ts'
-import { partitionOf } from './partition.ts'
 import type { LogSource } from './view.ts'
 
 type Generation = 'heads' | 'headsOld'
@@ -93,8 +91,8 @@ async function* checkGeneration(
   }
 
   function judgeHead(object: string, text: string, meta: Meta): { check: FsckCheck; problem: string } | undefined {
-    if (partitionOf(object, partitions) !== partition)
-      return { check: 'partition', problem: `its head is in ${generation}, but ${misplaced(object, partitions)}` }
+    const misplaced = placeProblem(object, partition, partitions)
+    if (misplaced) return { check: 'partition', problem: `its head is in ${generation}, but ${misplaced}` }
     const problem = headProblem(generation, object, wholeNumber(text), walked, meta)
     return problem === undefined ? undefined : { check: 'heads', problem }
   }

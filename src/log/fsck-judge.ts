@@ -1,6 +1,6 @@
 /** What is right and what is wrong in a log, decided without reading anything. Each answers the problem, or undefined. */
 import { isUtf8 } from 'node:buffer'
-import { BusbarError } from '../errors.ts'
+import { BusbarError, shown } from '../errors.ts'
 import {
   checkTenant,
   checkText,
@@ -14,6 +14,7 @@ import {
   writeJson,
 } from '../event.ts'
 import { type Entry, type Meta, metaFields } from './fsck-read.ts'
+import { partitionOf } from './partition.ts'
 
 type Problem = string | undefined
 
@@ -40,7 +41,8 @@ export function judgeEnvelope(bytes: Buffer): ReadEnvelope {
     const { header, json } = readEnvelope(envelope)
     checkHeader(header)
     // A name that stands in the header twice counts by its second place for one reader, by its first for another.
-    if (header.type !== kind.type || header.tenant !== kind.tenant) return { problem: 'its header names two types or tenants' }
+    if (header.type !== kind.type || header.tenant !== kind.tenant)
+      return { problem: 'its header names two types or tenants' }
     writeJson(new RawJson(json))
     return { object: header.key === undefined ? '' : `${header.tenant}/${header.key}` }
   } catch (error) {
@@ -54,6 +56,12 @@ function checkHeader({ type, tenant, key, time, trace }: Header): void {
   if (key !== undefined) checkText('key', key, limits.keyBytes)
   if (time !== undefined) checkTime(time)
   if (trace !== undefined) checkText('trace', trace, limits.traceBytes)
+}
+
+/** An object that is found in a partition other than its own. */
+export function placeProblem(object: string, partition: number, partitions: number): Problem {
+  const own = partitionOf(object, partitions)
+  return own === partition ? undefined : `object ${shown(object)} belongs into partition ${own}`
 }
 
 export interface Link {

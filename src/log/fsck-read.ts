@@ -46,7 +46,9 @@ export const wholeNumber = (text: string): number =>
   /^\d{1,16}$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : Number.NaN
 
 export function readMeta(stored: StoredMeta): Meta {
-  const [last, trimmed, events, bytes, headsClosed] = stored.map((text) => (text === null ? undefined : wholeNumber(text)))
+  const [last, trimmed, events, bytes, headsClosed] = stored.map((text) =>
+    text === null ? undefined : wholeNumber(text),
+  )
   return { last: last ?? 0, trimmed: trimmed ?? 0, events: events ?? 0, bytes: bytes ?? 0, headsClosed }
 }
 

@@ -5,16 +5,16 @@
  * Memory: the last event of each object (about 100 bytes each, so 100 MB for a partition of a million objects) and three
  * numbers per entry. One partition at a time.
  */
-import { shown } from '../errors.ts'
 import type { Finding, FsckCheck } from './fsck-checks.ts'
 import {
-  countProblem,
   type Counts,
+  countProblem,
+  type Edges,
   entryProblem,
   judgeEnvelope,
   linkProblem,
   metaProblems,
-  type Edges,
+  placeProblem,
   type Walked,
 } from './fsck-judge.ts'
 import {
@@ -29,7 +29,6 @@ import {
   type StoredEntry,
   type StoredMeta,
 } from './fsck-read.ts'
-import { partitionOf } from './partition.ts'
 import type { LogSource } from './view.ts'
 
 /** Something that looks wrong in an entry: asked again with the meta of another instant before it is reported. */
@@ -85,7 +84,11 @@ export async function* walkLog(
   return walk
 }
 
-async function lookAgain(source: LogSource, partition: number, { entry, problem }: Suspicion): Promise<string | undefined> {
+async function lookAgain(
+  source: LogSource,
+  partition: number,
+  { entry, problem }: Suspicion,
+): Promise<string | undefined> {
   const [[there], meta] = await source.read((redis, { partitions }) => {
     const keys = partitions[partition]!
     return atOneInstant<[StoredEntry[], StoredMeta]>(redis, (transaction) =>
@@ -188,8 +191,8 @@ class Walk implements Walked {
       return yield { check: 'envelopes', entry, where, problem: () => envelope.problem }
     }
     const { object } = envelope
-    if (object !== '' && partitionOf(object, this.#partitions) !== this.#partition)
-      yield { check: 'partition', entry, where, problem: () => misplaced(object, this.#partitions) }
+    const misplaced = object === '' ? undefined : placeProblem(object, this.#partition, this.#partitions)
+    if (misplaced) yield { check: 'partition', entry, where, problem: () => misplaced }
     const link = this.#link(object, event)
     const problem = ({ trimmed }: Meta) => linkProblem({ ...link, trimmed })
     if (problem(meta)) yield { check: 'chain', entry, where, problem }
@@ -202,6 +205,3 @@ class Walk implements Walked {
     return { seq, prev: prev === '' ? null : Number(prev), known, unreadable: this.unreadable }
   }
 }
-
-export const misplaced = (object: string, partitions: number): string =>
-  `object ${shown(object)} belongs into partition ${partitionOf(object, partitions)}`

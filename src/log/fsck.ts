@@ -6,11 +6,12 @@
  * looks wrong is read again before it is reported. Nothing here writes. Keys, fields and entries are read in steps of
  * about 1 ms of Redis; fsck-walk.ts says what a partition costs in memory.
  */
-import type { Namespace } from './namespace.ts'
+
 import type { Finding } from './fsck-checks.ts'
 import { checkHeads, checkHolds } from './fsck-heads.ts'
 import { checkKeys } from './fsck-keys.ts'
 import { checkMeta, walkLog } from './fsck-walk.ts'
+import type { Namespace } from './namespace.ts'
 import type { LogSource } from './view.ts'
 
 export { type Finding, type FsckCheck, fsckChecks } from './fsck-checks.ts'

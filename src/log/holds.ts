@@ -10,7 +10,7 @@ import { defineScript, runScript } from '../redis/script.ts'
 import type { Cursor } from './cursor.ts'
 import type { Namespace } from './namespace.ts'
 
-const holdScript = defineScript({
+export const holdScript = defineScript({
   file: new URL('./hold.lua', import.meta.url),
   keys: ({ keys }: { keys: PartitionKeys; name: string; seq: number }) => [keys.holds],
   args: ({ name, seq }) => [name, seq],

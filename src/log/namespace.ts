@@ -33,7 +33,7 @@ export interface NamespaceWish {
   retention: Retention | undefined
 }
 
-const openScript = defineScript({
+export const openScript = defineScript({
   file: new URL('./namespace.lua', import.meta.url),
   keys: ({ name }: NamespaceWish) => [namespaceKey(name)],
   args: ({ partitions, retention }) => [

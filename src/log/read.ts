@@ -95,7 +95,7 @@ export class LogPages {
 
 type Found = [prev: string, envelope: string]
 
-const eventScript = defineScript({
+export const eventScript = defineScript({
   file: new URL('./event.lua', import.meta.url),
   keys: ({ keys }: { keys: PartitionKeys; seq: number }) => [keys.log],
   args: ({ seq }) => [seq],
@@ -118,7 +118,7 @@ interface HistoryStep {
   limit: number
 }
 
-const historyScript = defineScript({
+export const historyScript = defineScript({
   file: new URL('./history.lua', import.meta.url),
   keys: ({ keys }: HistoryStep) => [keys.log, keys.heads, keys.headsOld],
   args: ({ object, from, limit }) => [object, from ?? '', limit],

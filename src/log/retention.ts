@@ -23,7 +23,7 @@ interface TrimInput {
   maxBytes: number
 }
 
-const trimScript = defineScript({
+export const trimScript = defineScript({
   file: new URL('./trim.lua', import.meta.url),
   keys: ({ keys }: TrimInput) => [keys.log, keys.meta, keys.heads, keys.headsOld, keys.holds],
   args: ({ ageSeq, maxEvents, maxBytes }) => [ageSeq, maxEvents, maxBytes, hardFactor, looksPerStep],

@@ -9,7 +9,7 @@ import type { Telemetry } from '../runtime/telemetry.ts'
 import type { Cursor } from './cursor.ts'
 import type { Namespace } from './namespace.ts'
 
-const liftScript = defineScript({
+export const liftScript = defineScript({
   file: new URL('./lift.lua', import.meta.url),
   keys: ({ keys }: { keys: PartitionKeys; seen: number }) => [keys.meta],
   args: ({ seen }) => [seen],

@@ -71,7 +71,7 @@ export class Publisher {
   /** The namespace cannot be opened: nothing will ever be published. */
   refuse(error: unknown): void {
     this.#refusal = error
-    for (const call of this.#early) failCall(call, error)
+    for (const call of this.#early) this.#fail(call, error)
     this.#early = []
   }
 

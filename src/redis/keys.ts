@@ -36,6 +36,9 @@ export const keyTable = {
 
 export type KeyName = keyof typeof keyTable
 
+/** The keys that are written with a time to live, and the longest there is. */
+export const timeToLiveMs: Partial<Record<KeyName, number>> = { call: 3_600_000, once: 86_400_000 }
+
 export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace`
 
 export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
@@ -53,5 +56,23 @@ export function partitionKeys(ns: string, tag: string): PartitionKeys {
     callPrefix: `${base}:call:`,
     oncePrefix: `${base}:once:`,
     wake: `${base}:wake`,
+  }
+}
+
+/** Tells which row of the table a stored key of the namespace belongs to; undefined for a key that nobody owns. */
+export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]): (key: string) => KeyName | undefined {
+  const whole = new Map<string, KeyName>([[namespaceKey(ns), 'namespace']])
+  const prefixes = new Map<string, KeyName>()
+  for (const keys of partitions) {
+    for (const [field, key] of Object.entries(keys)) {
+      const name = field.replace('Prefix', '') as KeyName
+      if (keyTable[name][0] === 'channel') continue
+      if (field === name) whole.set(key, name)
+      else prefixes.set(key, name)
+    }
+  }
+  return (key) => {
+    const found = /^[^:]*:\{[^}]*\}:[^:]*:(?=[\s\S])/.exec(key)
+    return whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined)
   }
 }

@@ -47,22 +47,27 @@ export function chainsOf(events: readonly StoredEvent[]): Map<string, StoredEven
   for (const event of events) {
     if (event.key === undefined) continue
     const object = `${event.tenant}/${event.key}`
-    chains.set(object, [...(chains.get(object) ?? []), event])
+    const chain = chains.get(object)
+    if (chain) chain.push(event)
+    else chains.set(object, [event])
   }
   return chains
 }
 
 /** First prev null, each prev the seq before it, seq grows, one partition: no fork, no hole. */
 export function expectUnbrokenChains(events: readonly StoredEvent[]): void {
+  const broken: string[] = []
   for (const [object, chain] of chainsOf(events)) {
     let before: StoredEvent | undefined
     for (const event of chain) {
-      expect(event.prev, `prev of ${event.id} of ${object}`).toBe(before?.seq ?? null)
-      if (before) expect(event.seq, `seq of ${event.id} of ${object}`).toBeGreaterThan(before.seq)
-      expect(event.partition, `partition of ${event.id} of ${object}`).toBe(chain[0]!.partition)
+      if (event.prev !== (before?.seq ?? null)) broken.push(`${object}: ${event.id} says prev ${event.prev}`)
+      if (before && event.seq <= before.seq) broken.push(`${object}: ${event.id} is not above ${before.id}`)
+      if (before && event.partition !== before.partition)
+        broken.push(`${object}: ${event.id} is not beside ${before.id}`)
       before = event
     }
   }
+  expect(broken).toEqual([])
 }
 
 /**

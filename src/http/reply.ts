@@ -1,0 +1,107 @@
+/**
+ * Every error of the HTTP door becomes one of ours here, and one of ours becomes a problem (RFC 9457) here.
+ *
+ * What nobody expected is INTERNAL for the caller; telemetry has the rest. No stack and no Redis key leaves.
+ */
+import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
+import { didYouMean } from '../did-you-mean.ts'
+import { BusbarError, shown } from '../errors.ts'
+import { mayPass } from '../redis/connection.ts'
+
+export const acceptedTypes = ['application/json']
+
+export interface Problem {
+  type: string
+  title: string
+  status: number
+  code: string
+  detail: string
+  /** The same request may succeed later. */
+  retryable: boolean
+  /** Which field of the event, where one is meant. */
+  field?: unknown
+  /** With CONFLICT: what was expected, and the object's real head. */
+  expectPrev?: unknown
+  head?: unknown
+}
+
+const toldDetails = ['field', 'expectPrev', 'head'] as const
+
+export function toProblem(error: BusbarError, status = error.status): Problem {
+  const words = error.code.toLowerCase().replaceAll('_', ' ')
+  const problem: Problem = {
+    type: `urn:busbar:error:${error.code}`,
+    title: words[0]!.toUpperCase() + words.slice(1),
+    status,
+    code: error.code,
+    detail: error.message,
+    retryable: error.retryable,
+  }
+  for (const name of toldDetails) if (name in error.details) problem[name] = error.details[name]
+  return problem
+}
+
+/** `status` is given where the route says more than the error: not ready is 503 for whatever reason. */
+export function sendProblem(reply: FastifyReply, error: BusbarError, status = error.status): FastifyReply {
+  if (status === 401) reply.header('www-authenticate', 'Bearer realm="busbar"')
+  if (status === 503 && error.retryable) reply.header('retry-after', '1')
+  // The connection stays: to end it while the client still sends would take the answer from it.
+  reply.removeHeader('connection')
+  // As bytes: a text of this type would be written as a JSON string.
+  const bytes = Buffer.from(JSON.stringify(toProblem(error, status)))
+  return reply.code(status).type('application/problem+json').send(bytes)
+}
+
+/** Ours for whatever was thrown; undefined for what nobody expected. */
+export function expectedError(
+  error: unknown,
+  request: FastifyRequest,
+  { bodyMaxBytes }: { bodyMaxBytes: number },
+): BusbarError | undefined {
+  if (error instanceof BusbarError) return error
+  if (mayPass(error)) return BusbarError.of('REDIS_UNAVAILABLE', { problem: (error as Error).message }, error)
+  const { code, statusCode = 500, validation } = error as Partial<FastifyError>
+  if (validation) return parameterError(validation, request)
+  switch (code) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return BusbarError.of('BODY_TOO_LARGE', { maxBytes: bodyMaxBytes })
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+    case 'FST_ERR_ROUTE_MISSING_CONTENT_TYPE':
+      return unsupportedType(shown(request.headers['content-type'] ?? 'none'))
+    case 'FST_ERR_BAD_URL':
+    case 'FST_ERR_MAX_PARAM_LENGTH':
+      return BusbarError.of('PARAMETER_INVALID', {
+        name: 'path',
+        value: shown(request.url),
+        problem: 'has a part that is too long or wrongly encoded',
+      })
+  }
+  // The rest of what Fastify finds wrong with a request is a body that broke off, or is not as long as was said.
+  return statusCode >= 400 && statusCode < 500
+    ? BusbarError.of('BODY_INVALID', { problem: 'did not arrive as announced' }, error)
+    : undefined
+}
+
+export const unsupportedType = (given: string): BusbarError =>
+  BusbarError.of('MEDIA_TYPE_UNSUPPORTED', { given, accepted: acceptedTypes })
+
+type Violations = NonNullable<FastifyError['validation']>
+
+function parameterError(violations: Violations, request: FastifyRequest): BusbarError {
+  const invalid = (name: string, value: unknown, problem: string) =>
+    BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
+  const query = request.query as Record<string, unknown>
+  const listed = (name: string) =>
+    violations.flatMap(({ params }) => (params[name] as unknown as string[] | undefined) ?? [])
+
+  const [unknown] = listed('additionalProperties')
+  if (unknown !== undefined) {
+    const meant = didYouMean(unknown, ['match', 'since'])
+    return invalid(unknown.slice(0, 64), query[unknown], `is unknown${meant ? ` (did you mean "${meant}"?)` : ''}`)
+  }
+  const [missing] = listed('requiredProperties')
+  if (missing !== undefined) return invalid(missing, undefined, 'is missing')
+  const { instancePath = '', message = 'is wrong' } = violations[0] ?? {}
+  const name = instancePath.split('/')[1] ?? ''
+  return invalid(name, query[name], message)
+}

@@ -1,0 +1,215 @@
+/** Whatever the network loses or doubles, a publish is one event and one answer, without any idempotency key. */
+import { describe, expect, test } from 'vitest'
+import type { Bus } from '../../src/bus.ts'
+import { plainRedis } from '../support/bus.ts'
+import { eventually } from '../support/eventually.ts'
+import type { Command, Decision } from '../support/proxy.ts'
+import { contentsOf } from '../support/stored.ts'
+import { Ledger } from './ledger.ts'
+import { type FaultyPlace, faultyPlace, isPublish, publishAtRandom, randomFrom } from './storm.ts'
+
+const buses = 20
+
+/** Many buses publish at once until `enough`; every call must be answered. */
+async function storm(place: FaultyPlace, enough: () => boolean): Promise<Ledger> {
+  const ledger = new Ledger()
+  const publishing = Array.from({ length: buses }, (_, n) =>
+    publishAtRandom(place.bus({ publish: { timeout: '60s' } }), `bus${n}`, ledger, randomFrom(n), enough),
+  )
+  await Promise.all(publishing)
+  return ledger
+}
+
+async function expectAllStoredOnce(place: FaultyPlace, ledger: Ledger): Promise<void> {
+  ledger.expectToMatch(await place.log())
+  expect(ledger.count('unknown') + ledger.count('refused')).toBe(0)
+  expect(ledger.count('stored')).toBeGreaterThan(1_000)
+}
+
+/** Decides about the next publish only. */
+function nextPublish({ proxy }: FaultyPlace, decision: Decision): void {
+  let decided = false
+  proxy.onCommand((command) => {
+    if (decided || !isPublish(command)) return 'forward'
+    decided = true
+    return decision
+  })
+}
+
+const contents = (place: FaultyPlace) => contentsOf(plainRedis(place.url), place.namespace)
+const kindsOf = (copies: readonly { reply: unknown }[]) =>
+  [...new Set(copies.map(({ reply }) => (Array.isArray(reply) ? reply[0] : String(reply))))].sort()
+
+describe('one publish', () => {
+  const ways: [string, number, (bus: Bus) => Promise<unknown>][] = [
+    ['publish', 1, (bus) => bus.publish('order.paid', 1, { key: 'order:1' })],
+    ['publish without key', 1, (bus) => bus.publish('order.paid', 1)],
+    ['publish with expectPrev', 1, (bus) => bus.publish('order.paid', 1, { key: 'order:1', expectPrev: null })],
+    [
+      'commit',
+      2,
+      (bus) =>
+        bus.commit(
+          'order:1',
+          [
+            ['order.paid', 1],
+            ['order.sent', 2],
+          ],
+          { state: 3, expectPrev: null },
+        ),
+    ],
+    [
+      'publishAll',
+      2,
+      (bus) =>
+        bus.publishAll([
+          { type: 'order.paid', key: 'order:1' },
+          { type: 'order.sent', key: 'order:1' },
+        ]),
+    ],
+  ]
+
+  test.each(ways)(
+    '[P29] connection cut after the script ran, no idempotency key: one event, one answer (%s)',
+    async (_, events, publish) => {
+      const place = await faultyPlace({ partitions: 1 })
+      const bus = place.bus()
+      nextPublish(place, 'drop-reply')
+      const answers = [await publish(bus)].flat()
+      const log = await place.log()
+      expect(answers).toMatchObject(log.map(({ id, seq, prev }) => ({ id, seq, prev, duplicate: false })))
+      expect(log).toHaveLength(events)
+      expect(bus.telemetry.counts().get('publish.repeated')).toBe(1)
+      expect(place.proxy.count('EVALSHA')).toBeGreaterThanOrEqual(2)
+    },
+  )
+
+  test('[P29] a late copy of the command: nothing written, its answer is the stored one or "late"', async () => {
+    const place = await faultyPlace({ partitions: 1 })
+    const bus = place.bus()
+    const first = await bus.publish('order.paid', 1, { key: 'order:1' })
+    await bus.commit('order:1', [['order.sent', 2]], { state: { sent: true } })
+    const third = await bus.publish('order.closed', 3, { key: 'order:1' })
+    const before = await contents(place)
+
+    const copies = await place.proxy.replayLater(isPublish)
+    expect(copies.map(({ reply }) => (reply as string[]).slice(0, 3))).toEqual([
+      ['late'],
+      ['late'],
+      ['stored', String(third.seq), String(third.prev)],
+    ])
+    expect(await contents(place)).toEqual(before)
+    expect((await bus.publish('order.paid', 4, { key: 'order:1' })).prev).toBe(third.seq)
+    expect(first.prev).toBeNull()
+  })
+
+  test('[P29] the original arrives only after its repeat, and after later publishes: nothing written', async () => {
+    const place = await faultyPlace({ partitions: 1 })
+    const bus = place.bus()
+    nextPublish(place, 'hold')
+    const publishing = bus.publish('order.paid', 1, { key: 'order:1' })
+    await eventually(() => place.proxy.held.length === 1)
+    place.proxy.cut()
+    const first = await publishing
+    const second = await bus.publish('order.paid', 2, { key: 'order:1' })
+    const before = await contents(place)
+    const evals = () => evalCalls(place)
+    const evalsBefore = await evals()
+    place.proxy.release()
+    await eventually(async () => (await evals()) > evalsBefore)
+    expect(await contents(place)).toEqual(before)
+    expect((await place.log()).map(({ id }) => id)).toEqual([first.id, second.id])
+  })
+})
+
+async function evalCalls(place: FaultyPlace): Promise<number> {
+  const stats = await plainRedis(place.url).info('commandstats')
+  return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1])
+}
+
+describe('a thousand of each', () => {
+  const faults = 1_000
+
+  test.each([
+    ['connections cut after the script ran', 'drop-reply'],
+    ['connections cut before the script ran', 'cut-before'],
+  ] as const)('[P29] %s: no event twice, none lost, order kept', async (_, decision) => {
+    const place = await faultyPlace()
+    const random = randomFrom(29)
+    let made = 0
+    place.proxy.onCommand((command): Decision => {
+      if (!isPublish(command) || made >= faults || random.float() < 0.5) return 'forward'
+      made += 1
+      return decision
+    })
+    await expectAllStoredOnce(place, await storm(place, () => made >= faults))
+  })
+
+  test('[P29] replies lost on connections that stay open until they are given up: no event twice, none lost, order kept', async () => {
+    const place = await faultyPlace()
+    const random = randomFrom(8)
+    let silent = new Set<number>()
+    let lost = 0
+    place.proxy.onCommand((command): Decision => {
+      if (!isPublish(command) || lost >= faults) return 'forward'
+      const alreadySilent = silent.has(command.connection)
+      if (!alreadySilent && random.float() < 0.5) return 'forward'
+      lost += 1
+      silent.add(command.connection)
+      return alreadySilent ? 'forward' : 'swallow'
+    })
+    const giveUp = async () => {
+      while (lost < faults) {
+        await eventually(() => silent.size === buses || lost >= faults, { timeoutMs: 20_000, everyMs: 2 })
+        silent = new Set()
+        place.proxy.cut()
+      }
+    }
+    const [ledger] = await Promise.all([storm(place, () => lost >= faults), giveUp()])
+    await expectAllStoredOnce(place, ledger)
+  })
+
+  test('[P29] doubled requests, the copy before or after the original, and again much later: no event twice, none lost, order kept', async () => {
+    const place = await faultyPlace()
+    const random = randomFrom(2)
+    const originals = new Map<Command, Decision>()
+    place.proxy.onCommand((command): Decision => {
+      if (!isPublish(command) || originals.size >= faults || random.float() < 0.2) return 'forward'
+      const decision = { copy: random.pick(['before', 'after'] as const) }
+      originals.set(command, decision)
+      return decision
+    })
+    await expectAllStoredOnce(place, await storm(place, () => originals.size >= faults))
+    await eventually(() => place.proxy.copies.length >= faults)
+    expect(kindsOf(place.proxy.copies)).toEqual(['stored'])
+
+    const before = await contents(place)
+    const late = await place.proxy.replayLater((command) => originals.has(command))
+    expect(late).toHaveLength(faults)
+    expect(kindsOf(late)).toEqual(['late', 'stored'])
+    expect(await contents(place)).toEqual(before)
+  })
+
+  test('[P29] originals that the network keeps until after their repeats: no event twice, none lost, order kept', async () => {
+    const place = await faultyPlace()
+    const random = randomFrom(3)
+    let kept = 0
+    place.proxy.onCommand((command): Decision => {
+      if (!isPublish(command) || kept >= faults || random.float() < 0.5) return 'forward'
+      kept += 1
+      return 'hold'
+    })
+    const deliverLate = async () => {
+      while (kept < faults) {
+        await eventually(() => place.proxy.held.length === buses || kept >= faults, { timeoutMs: 20_000, everyMs: 2 })
+        place.proxy.cut()
+        // Sometimes the original is first, sometimes its repeat and what follows.
+        if (random.float() < 0.5) place.proxy.release()
+      }
+      place.proxy.cut()
+      place.proxy.release()
+    }
+    const [ledger] = await Promise.all([storm(place, () => kept >= faults), deliverLate()])
+    await expectAllStoredOnce(place, ledger)
+  })
+})
