@@ -194,6 +194,9 @@ export class BusbarError extends Error {
   }
 }
 
+// What JSON leaves as it is, but a terminal or a log viewer does not: control signs, line separators, changes of direction.
+const unprintable = /[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}\ufeff]/gu
+
 /** A value as it may stand in a message: JSON, shortened, never raw user text. */
 export function shown(value: unknown): string {
   if (typeof value === 'number' || typeof value === 'bigint' || value === undefined) return String(value)
@@ -204,5 +207,6 @@ export function shown(value: unknown): string {
     text = undefined
   }
   if (text === undefined) return `a ${typeof value}`
-  return text.length > 80 ? `${text.slice(0, 77)}…` : text
+  const short = text.length > 80 ? `${text.slice(0, 77).toWellFormed()}…` : text
+  return short.replace(unprintable, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }

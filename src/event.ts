@@ -158,43 +158,47 @@ export function checkTime(time: unknown): number {
 
 /** The JSON text of a value, or DATA_UNSERIALISABLE, EVENT_TOO_LARGE. */
 export function writeJson(value: unknown, field = 'data'): string {
-  const text = value instanceof RawJson ? checkRaw(value.text, field) : stringify(value, field)
+  const raw = value instanceof RawJson
+  const text = raw ? value.text : stringify(value, field)
+  if (typeof text !== 'string') throw unserialisable(field, `it is a ${typeof value}`)
+  // Before anything looks into it: what is too large is refused without being parsed or walked.
   if (text.length * 3 > limits.dataBytes) {
     const bytes = Buffer.byteLength(text)
     if (bytes > limits.dataBytes) throw BusbarError.of('EVENT_TOO_LARGE', { field, bytes, maxBytes: limits.dataBytes })
   }
-  return text
-}
-
-function stringify(value: unknown, field: string): string {
-  let text: string | undefined
-  try {
-    text = value === undefined ? 'null' : JSON.stringify(value)
-  } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: problemOf(error) }, error)
-  }
-  if (text === undefined) throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: `it is a ${typeof value}` })
+  if (raw) checkRaw(text, field)
   // JSON writes NaN and Infinity as null: a silent loss. Only a text with a null in it can hide one.
-  if (text.includes('null')) refuseNonFinite(value, field)
+  else if (text.includes('null')) refuseNonFinite(value, field)
   return text
 }
 
-function checkRaw(text: string, field: string): string {
+const unserialisable = (field: string, problem: string, cause?: unknown): BusbarError =>
+  BusbarError.of('DATA_UNSERIALISABLE', { field, problem }, cause)
+
+function stringify(value: unknown, field: string): string | undefined {
+  try {
+    return value === undefined ? 'null' : JSON.stringify(value)
+  } catch (error) {
+    throw unserialisable(field, problemOf(error), error)
+  }
+}
+
+function checkRaw(text: string, field: string): void {
   let value: unknown
   try {
     value = JSON.parse(text)
   } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: 'it is not JSON text' }, error)
+    throw unserialisable(field, 'it is not JSON text', error)
   }
-  if (!text.isWellFormed())
-    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: 'it holds half a surrogate pair' })
-  // Only an exponent of three digits or hundreds of digits can be beyond what a number holds.
-  if (/[eE]\+?\d{3}|\d{300}/.test(text)) refuseNonFinite(value, field)
-  return text
+  if (!text.isWellFormed()) throw unserialisable(field, 'it holds half a surrogate pair')
+  // 199 digits and an exponent of two stay below 1e298: only longer ones can be beyond what a number holds.
+  if (/[eE]\+?\d{3}|\d{200}/.test(text)) refuseNonFinite(value, field)
 }
 
+const maxProblemLength = 200
+
 function problemOf(error: unknown): string {
-  return error instanceof Error ? error.message.split('\n')[0]! : String(error)
+  return (error instanceof Error ? error.message.split('\n')[0]! : String(error)).slice(0, maxProblemLength)
 }
 
 function refuseNonFinite(root: unknown, field: string): void {
@@ -203,10 +207,19 @@ function refuseNonFinite(root: unknown, field: string): void {
   while (open.length > 0) {
     const value = open.pop()
     if (typeof value === 'number' && !Number.isFinite(value))
-      throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: `it holds the number ${value}` })
+      throw unserialisable(field, `it holds the number ${value}`)
     if (typeof value !== 'object' || value === null || seen.has(value)) continue
     seen.add(value)
-    if (typeof (value as { toJSON?: unknown }).toJSON !== 'function') open.push(...Object.values(value))
+    for (const part of partsOf(value, field)) open.push(part)
+  }
+}
+
+/** What JSON wrote of an object; getters run a second time here, and may throw the second time. */
+function partsOf(value: object, field: string): unknown[] {
+  try {
+    return typeof (value as { toJSON?: unknown }).toJSON === 'function' ? [] : Object.values(value)
+  } catch (error) {
+    throw unserialisable(field, problemOf(error), error)
   }
 }
 

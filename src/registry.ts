@@ -47,8 +47,8 @@ export function applyRegistry(
     data: raw ? data : value,
     place: {
       ...place,
-      key: place.key ?? definition.key?.(value),
-      tenant: place.tenant ?? definition.tenant?.(value),
+      key: place.key ?? derived(type, 'key', definition, value),
+      tenant: place.tenant ?? derived(type, 'tenant', definition, value),
     },
   }
 }
@@ -62,14 +62,30 @@ function parsed(raw: RawJson): unknown {
 }
 
 function validated(definition: EventDefinition, type: string, data: unknown): unknown {
-  const result = definition.schema['~standard'].validate(data)
-  if (result instanceof Promise)
+  const result = attempted(type, 'its schema failed', () => definition.schema['~standard'].validate(data))
+  if (result instanceof Promise) {
+    // Nobody waits for it, so nobody else would hear of its failure.
+    result.catch(() => undefined)
     throw BusbarError.of('SETTING_INVALID', {
       problems: [`events["${type}"]: its schema is asynchronous; use one that answers at once`],
     })
+  }
   if (result.issues)
     throw BusbarError.of('SCHEMA_VIOLATION', { type, issues: result.issues.slice(0, 10).map(issueText) })
   return result.value
+}
+
+function derived(type: string, field: 'key' | 'tenant', definition: EventDefinition, value: unknown) {
+  return attempted(type, `its ${field} cannot be derived`, () => definition[field]?.(value))
+}
+
+/** Schemas and what derives from data are the user's code: what they throw is about this event alone. */
+function attempted<T>(type: string, problem: string, run: () => T): T {
+  try {
+    return run()
+  } catch (error) {
+    throw BusbarError.of('SCHEMA_VIOLATION', { type, issues: [`${problem}: ${String(error).slice(0, 200)}`] }, error)
+  }
 }
 
 function issueText({ message, path }: StandardSchemaV1.Issue): string {

@@ -5,10 +5,10 @@
  * wrong fails alone. Data is never read here: it goes on as the text that came.
  */
 import type { PublishAllEvent } from '../bus.ts'
-import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { limits, RawJson } from '../event.ts'
 import { forEachElement, forEachMember, kindOfJson, NotJson } from './json-slices.ts'
+import { isUnknown, named } from './unknown-name.ts'
 
 export type BodyItem = { event: PublishAllEvent; error?: undefined } | { error: BusbarError }
 
@@ -82,8 +82,9 @@ function readEvent(text: string): PublishAllEvent {
     else given.set(name, raw)
   })
   // Only now is it known to be JSON to its end.
-  if (unknown.size > 0) throw unknownFields([...unknown])
-  for (const field of repeated) throw invalid(field, 'is given twice', `two values`)
+  const [first, ...more] = unknown
+  if (first !== undefined) throw unknownFields([first, ...more])
+  for (const field of repeated) throw invalid(field, 'must be given once', 'it twice')
   const event: Record<string, unknown> = {}
   for (const [field, raw] of given) event[field] = field === 'data' ? readData(raw) : readField(field, raw)
   return event as unknown as PublishAllEvent
@@ -92,30 +93,26 @@ function readEvent(text: string): PublishAllEvent {
 /** Only the size is looked at, before anyone reads the text into a value. */
 function readData(raw: string): RawJson {
   const bytes = Buffer.byteLength(raw)
-  if (bytes > limits.dataBytes) throw BusbarError.of('EVENT_TOO_LARGE', { bytes, maxBytes: limits.dataBytes })
+  if (bytes > limits.dataBytes)
+    throw BusbarError.of('EVENT_TOO_LARGE', { field: 'data', bytes, maxBytes: limits.dataBytes })
   return new RawJson(raw)
 }
 
 function readField(field: string, raw: string): unknown {
   // Which text or number is right is the bus's to say; a nest of brackets need not be built to be refused.
-  if (kindOfJson(raw) !== 'other') throw invalid(field, 'must be a text or a number', raw[0] === '{' ? 'an object' : 'an array')
+  if (kindOfJson(raw) !== 'other')
+    throw invalid(field, 'must be a text or a number', raw[0] === '{' ? 'an object' : 'an array')
   return JSON.parse(raw)
 }
 
 const maxNamed = 5
-const maxNameLength = 64
 
-function unknownFields(names: readonly string[]): BusbarError {
-  const [first = ''] = names
-  const meant = didYouMean(first, fields)
-  return invalid(
-    shortened(first),
-    `is unknown${meant ? ` (did you mean "${meant}"?)` : ''}; an event has ${fields.join(', ')}`,
-    names.map((name) => shown(shortened(name))).join(', '),
+const unknownFields = (names: readonly [string, ...string[]]): BusbarError =>
+  invalid(
+    named(names[0]),
+    `${isUnknown(names[0], fields)}; an event has ${fields.join(', ')}`,
+    names.map(shown).join(', '),
   )
-}
-
-const shortened = (name: string): string => (name.length > maxNameLength ? `${name.slice(0, maxNameLength)}…` : name)
 
 const invalid = (field: string, problem: string, value: string): BusbarError =>
   BusbarError.of('EVENT_INVALID', { field, value, problem })

@@ -132,14 +132,14 @@ function skipSpace(text: string, start: number): number {
   }
 }
 
-const escape = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
+const afterBackslash = /["\\/bfnrt]|u[0-9a-fA-F]{4}/y
 
 function skipString(text: string, start: number): number {
   let at = expect(text, start, quote)
   for (;;) {
     const c = text.charCodeAt(at)
     if (c === quote) return at + 1
-    if (c === backslash) at = skipPattern(text, at + 1, escape)
+    if (c === backslash) at = skipPattern(text, at + 1, afterBackslash)
     // NaN, the end of the text, is not above either.
     else if (c >= space) at += 1
     else throw unexpected(text, at)

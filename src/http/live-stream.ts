@@ -9,6 +9,7 @@
  */
 import type { ServerResponse } from 'node:http'
 import type { Live } from '../bus.ts'
+import { BusbarError } from '../errors.ts'
 import type { Event } from '../event.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
 import type { Gap } from '../sinks/live/reader.ts'
@@ -19,6 +20,14 @@ export interface LiveTimes {
   stallMs: number
   /** Below the 30 to 60 s after which proxies give up on a silent connection. */
   keepAliveMs: number
+}
+
+export interface LiveStreamOptions {
+  response: ServerResponse
+  telemetry: Telemetry
+  times: LiveTimes
+  /** Makes the reader that is written. */
+  follow(onGap: (gap: Gap) => void): Live<Event>
 }
 
 const retryMs = 1_000
@@ -35,32 +44,37 @@ const headers = {
 
 export class LiveStream {
   readonly #response: ServerResponse
+  readonly #reader: Live<Event>
   readonly #telemetry: Telemetry
   readonly #times: LiveTimes
-  /** What is to be said once it can be: per partition one gap from the first to the last missing. */
+  /** What is to be said once it can be: per partition one gap, from the first to the last missing. */
   readonly #gaps = new Map<number, Gap>()
-  #reader: Live<Event> | undefined
-  #ended = false
   #wake: ((taken: boolean) => void) | undefined
 
-  constructor(response: ServerResponse, telemetry: Telemetry, times: LiveTimes) {
+  constructor({ response, telemetry, times, follow }: LiveStreamOptions) {
     this.#response = response
     this.#telemetry = telemetry
     this.#times = times
+    this.#reader = follow((gap) => this.#missed(gap))
+    response.once('close', () => this.end())
   }
 
-  /** Retention passed the reader, or Redis lost what it had read. */
-  gap({ partition, from, to }: Gap): void {
-    const known = this.#gaps.get(partition)
-    this.#gaps.set(partition, known ? { partition, from: Math.min(known.from, from), to: Math.max(known.to, to) } : { partition, from, to })
-    if (this.#response.headersSent && !this.#response.writableNeedDrain) this.#writeGaps()
+  /** Resolves when the reader has its place; REDIS_UNAVAILABLE after the timeout. Nothing is written yet. */
+  ready(timeoutMs: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const problem = `no answer within ${timeoutMs} ms`
+      const timer = setTimeout(() => reject(BusbarError.of('REDIS_UNAVAILABLE', { problem })), timeoutMs)
+      this.#reader
+        .ready()
+        .then(resolve, reject)
+        .finally(() => clearTimeout(timer))
+    })
   }
 
   /** Writes until the reader ends, the client goes away, or it is cut. */
-  async run(reader: Live<Event>): Promise<void> {
+  async run(): Promise<void> {
     const response = this.#response
-    this.#reader = reader
-    response.once('close', () => this.end())
+    const reader = this.#reader
     response.writeHead(200, headers)
     response.write(writeOpening({ id: reader.cursor, retryMs }))
     this.#writeGaps()
@@ -68,7 +82,7 @@ export class LiveStream {
     try {
       for await (const event of reader) {
         response.write(writeFrame({ id: reader.cursor, data: event.toText() }))
-        if (response.writableNeedDrain && !(await this.#taken())) return this.#cut(reader)
+        if (response.writableNeedDrain && !(await this.#taken())) return this.#cut()
         this.#writeGaps()
       }
     } finally {
@@ -77,22 +91,17 @@ export class LiveStream {
     }
   }
 
-  /** Not an error if it has ended already. */
+  /** Ends the reader, and with it the stream. Not an error if it has ended already. */
   end(): void {
-    if (this.#ended) return
-    this.#ended = true
-    void this.#reader?.return?.()
+    void this.#reader.return?.()
     this.#wake?.(true)
-  }
-
-  get isEnded(): boolean {
-    return this.#ended
   }
 
   /** Resolves with true when the client has taken what was written, with false when it has taken too long. */
   #taken(): Promise<boolean> {
     return new Promise((resolve) => {
-      const timer = setTimeout(() => done(false), this.#times.stallMs)
+      // Not at once: after a pause of this process, what the client did meanwhile is heard first.
+      const timer = setTimeout(() => setImmediate(() => done(false)), this.#times.stallMs)
       const drained = () => done(true)
       const done = (taken: boolean) => {
         clearTimeout(timer)
@@ -106,22 +115,33 @@ export class LiveStream {
   }
 
   /** Nothing is lost: the frame says where to go on, and the log still has the rest. */
-  #cut(reader: Live<Event>): void {
+  #cut(): void {
     const response = this.#response
     const heldBytes = response.writableLength
     this.#telemetry.emit('live.cut', { stalledMs: this.#times.stallMs, heldBytes })
-    response.end(writeFrame({ event: 'gap', data: JSON.stringify({ reason: 'slow-reader', cursor: reader.cursor }) }))
+    this.#writeGaps()
+    response.end(
+      writeFrame({ event: 'gap', data: JSON.stringify({ reason: 'slow-reader', cursor: this.#reader.cursor }) }),
+    )
     const timer = setTimeout(() => response.destroy(), this.#times.stallMs)
     response.once('close', () => clearTimeout(timer))
   }
 
+  /** Retention passed the reader, or Redis lost what it had read. */
+  #missed({ partition, from, to }: Gap): void {
+    const known = this.#gaps.get(partition) ?? { from, to }
+    this.#gaps.set(partition, { partition, from: Math.min(known.from, from), to: Math.max(known.to, to) })
+    if (this.#response.headersSent && !this.#response.writableNeedDrain) this.#writeGaps()
+  }
+
   #writeGaps(): void {
+    if (this.#response.writableEnded) return
     for (const gap of this.#gaps.values()) this.#response.write(writeFrame({ event: 'gap', data: JSON.stringify(gap) }))
     this.#gaps.clear()
   }
 
   #keepAlive(): void {
-    if (!this.#response.writableNeedDrain) this.#response.write(writeKeepAlive(this.#reader!.cursor))
+    if (!this.#response.writableNeedDrain) this.#response.write(writeKeepAlive(this.#reader.cursor))
   }
 }
 
@@ -130,11 +150,11 @@ export class LiveStreams {
   readonly #streams = new Set<LiveStream>()
   #closed = false
 
-  async run(stream: LiveStream, reader: Live<Event>): Promise<void> {
+  async run(stream: LiveStream): Promise<void> {
     this.#streams.add(stream)
     if (this.#closed) stream.end()
     try {
-      await stream.run(reader)
+      await stream.run()
     } finally {
       this.#streams.delete(stream)
     }

@@ -4,9 +4,9 @@
  * What nobody expected is INTERNAL for the caller; telemetry has the rest. No stack and no Redis key leaves.
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
-import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { mayPass } from '../redis/connection.ts'
+import { isUnknown, named } from './unknown-name.ts'
 
 export const acceptedTypes = ['application/json']
 
@@ -95,10 +95,7 @@ function parameterError(violations: Violations, request: FastifyRequest): Busbar
     violations.flatMap(({ params }) => (params[name] as unknown as string[] | undefined) ?? [])
 
   const [unknown] = listed('additionalProperties')
-  if (unknown !== undefined) {
-    const meant = didYouMean(unknown, ['match', 'since'])
-    return invalid(unknown.slice(0, 64), query[unknown], `is unknown${meant ? ` (did you mean "${meant}"?)` : ''}`)
-  }
+  if (unknown !== undefined) return invalid(named(unknown), query[unknown], isUnknown(unknown, ['match', 'since']))
   const [missing] = listed('requiredProperties')
   if (missing !== undefined) return invalid(missing, undefined, 'is missing')
   const { instancePath = '', message = 'is wrong' } = violations[0] ?? {}

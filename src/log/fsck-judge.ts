@@ -23,9 +23,15 @@ export function entryProblem(entry: Entry, before: number): Problem {
   if (!/^[1-9]\d*-0$/.test(entry.id) || !Number.isSafeInteger(entry.seq)) return 'its id is not of the form <seq>-0'
   const count = entry.events.length
   if (entry.seq - count < before) return `its ${count} events do not fit between ${before} and its id`
-  const strange = entry.events.findIndex(({ prev }) => !/^(?:[1-9]\d{0,15})?$/.test(prev))
+  const strange = entry.events.findIndex(({ prev }) => readPrev(prev) === undefined)
   if (strange >= 0) return `field ${2 * strange + 1} is not a prev: fields are pairs (prev, envelope)`
   return undefined
+}
+
+/** Null for none, undefined for what cannot be a prev. */
+export function readPrev(text: string): number | null | undefined {
+  if (text === '') return null
+  return /^[1-9]\d{0,15}$/.test(text) ? Number(text) : undefined
 }
 
 export type ReadEnvelope = { object: string; problem?: undefined } | { problem: string }
@@ -66,7 +72,8 @@ export function placeProblem(object: string, partition: number, partitions: numb
 
 export interface Link {
   seq: number
-  prev: number | null
+  prev: number | null | undefined
+  keyless: boolean
   /** The object's event before it, as far as it was read. */
   known: number | undefined
   /** What was trimmed when the event was read: everything above was read too. */
@@ -74,9 +81,10 @@ export interface Link {
   unreadable: ReadonlySet<number>
 }
 
-export function linkProblem({ seq, prev, known, trimmed, unreadable }: Link): Problem {
+export function linkProblem({ seq, prev, keyless, known, trimmed, unreadable }: Link): Problem {
+  if (prev === (known ?? null) || prev === undefined) return undefined
+  if (keyless) return `its prev is ${prev}, but it has no key`
   if (prev !== null && prev >= seq) return `its prev ${prev} is not before it`
-  if (prev === (known ?? null)) return undefined
   // Retention can pass the reading: then the object's events in between went unread.
   if (prev !== null && prev > (known ?? 0) && (prev <= trimmed || unreadable.has(prev))) return undefined
   if (known !== undefined) return `its prev is ${prev}, but the object's event before it is ${known}`
@@ -121,10 +129,15 @@ export interface Walked {
 }
 
 /** The head of an object whose last event up to the horizon is `event`, still kept. */
-export function keptHeadProblem(head: number | undefined, event: number, { horizon }: Walked, meta: Meta): Problem {
+export function keptHeadProblem(
+  head: number | undefined,
+  event: number,
+  { horizon, unreadable }: Walked,
+  meta: Meta,
+): Problem {
   if (event <= meta.trimmed || head === event) return undefined
   if (head === undefined) return `it has no head, but its event ${event} is kept`
-  if (head > horizon && head <= meta.last) return undefined
+  if ((head > horizon && head <= meta.last) || unreadable.has(head)) return undefined
   return `its head is ${head}, but its last event is ${event}`
 }
 

@@ -12,9 +12,11 @@ import {
   type Edges,
   entryProblem,
   judgeEnvelope,
+  type Link,
   linkProblem,
   metaProblems,
   placeProblem,
+  readPrev,
   type Walked,
 } from './fsck-judge.ts'
 import {
@@ -199,9 +201,9 @@ class Walk implements Walked {
   }
 
   /** Takes the event into its object's chain. One without key stands alone. */
-  #link(object: string, { seq, prev }: RawEvent) {
-    const known = this.lasts.get(object)
+  #link(object: string, { seq, prev }: RawEvent): Omit<Link, 'trimmed'> {
+    const known = object === '' ? undefined : this.lasts.get(object)
     if (object !== '') this.lasts.set(object, seq)
-    return { seq, prev: prev === '' ? null : Number(prev), known, unreadable: this.unreadable }
+    return { seq, prev: readPrev(prev), known, keyless: object === '', unreadable: this.unreadable }
   }
 }

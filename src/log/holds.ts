@@ -6,7 +6,7 @@
  */
 import type { Redis } from 'ioredis'
 import type { PartitionKeys } from '../redis/keys.ts'
-import { defineScript, runScript } from '../redis/script.ts'
+import { defineScript, runScripts } from '../redis/script.ts'
 import type { Cursor } from './cursor.ts'
 import type { Namespace } from './namespace.ts'
 
@@ -18,11 +18,8 @@ export const holdScript = defineScript({
 })
 
 export async function placeHold(redis: Redis, namespace: Namespace, name: string, cursor: Cursor): Promise<void> {
-  await Promise.all(
-    namespace.partitions.map((keys, partition) =>
-      runScript(redis, holdScript, { keys, name, seq: cursor[partition]! }),
-    ),
-  )
+  const holds = namespace.partitions.map((keys, partition) => ({ keys, name, seq: cursor[partition]! }))
+  await runScripts(redis, holdScript, holds)
 }
 
 export async function dropHold(redis: Redis, namespace: Namespace, name: string): Promise<void> {

@@ -4,7 +4,7 @@
  */
 import type { Redis } from 'ioredis'
 import type { PartitionKeys } from '../redis/keys.ts'
-import { defineScript, runScript } from '../redis/script.ts'
+import { defineScript, runScripts } from '../redis/script.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
 import type { Cursor } from './cursor.ts'
 import type { Namespace } from './namespace.ts'
@@ -23,10 +23,7 @@ export async function reportRollback(
   seen: Cursor,
   telemetry: Telemetry,
 ): Promise<void> {
-  await Promise.all(
-    namespace.partitions.map(async (keys, partition) => {
-      const last = await runScript(redis, liftScript, { keys, seen: seen[partition]! })
-      if (last !== undefined) telemetry.emit('log.rolled-back', { partition, last, seen: seen[partition]! })
-    }),
-  )
+  const inputs = namespace.partitions.map((keys, partition) => ({ keys, seen: seen[partition]! }))
+  for (const [partition, last] of (await runScripts(redis, liftScript, inputs)).entries())
+    if (last !== undefined) telemetry.emit('log.rolled-back', { partition, last, seen: seen[partition]! })
 }

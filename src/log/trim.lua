@@ -11,12 +11,13 @@
 -- ARGV[3] max_bytes   bytes of envelopes to keep at most
 -- ARGV[4] hard_factor holds give way when the log is this many times over max_events or max_bytes
 -- ARGV[5] max_looks   look at about this many events
+-- ARGV[6] look_bytes  and at about this many bytes of them
 --
 -- Replies {'trimmed', events removed, events removed above a hold, 'more' or 'done', name of the lowest hold or ''}
 
 local log, meta, heads, heads_old, holds = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local age_seq, max_events, max_bytes = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local hard_factor, max_looks = tonumber(ARGV[4]), tonumber(ARGV[5])
+local hard_factor, max_looks, look_bytes = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local function text(seq) return string.format('%.0f', seq) end
 
@@ -32,8 +33,8 @@ for i = 1, #held, 2 do
 end
 
 local removed, removed_held, more = 0, 0, 'done'
-local mean = math.max(1, events / math.max(1, redis.call('XLEN', log)))
-local max_entries = math.max(1, math.floor(max_looks / mean))
+local steps = math.max(1, events / max_looks, bytes / look_bytes)
+local max_entries = math.floor(redis.call('XLEN', log) / steps) + 1
 local entries = redis.call('XRANGE', log, '-', '+', 'COUNT', max_entries)
 for i = 1, #entries do
   local seq, fields = tonumber(string.match(entries[i][1], '^%d+')), entries[i][2]
@@ -41,7 +42,7 @@ for i = 1, #entries do
   if not (over or seq <= age_seq) then break end
   if seq > hold then
     if not (events > max_events * hard_factor or bytes > max_bytes * hard_factor) then break end
-    removed_held = removed_held + #fields / 2
+    removed_held = removed_held + math.min(#fields / 2, seq - hold)
   end
   removed, events = removed + #fields / 2, events - #fields / 2
   for f = 2, #fields, 2 do bytes = bytes - #fields[f] end

@@ -6,36 +6,40 @@ import type { Exception, FlushReply } from './scripts.ts'
 type Stored = Extract<FlushReply, { kind: 'stored' }>
 
 export function settleCalls(calls: readonly Call[], partition: number, reply: Stored): void {
-  const exceptions = new Map(reply.exceptions.map((exception) => [exception[0], exception]))
-  const prevs = reply.prevs
+  let exception = 0
   let first = 1
   let stored = 0
-  const seqBefore = reply.last - storedCount(calls, exceptions)
+  const seqBefore = reply.last - storedEvents(calls, reply.exceptions)
   for (const call of calls) {
-    const exception = exceptions.get(first)
     const count = call.events.length
+    const hindrance = reply.exceptions[exception]
+    if (hindrance && hindrance[0] === first) {
+      settleException(call, partition, hindrance)
+      exception += 1
+    } else {
+      const answers: Published[] = []
+      for (let i = 0; i < count; i += 1) {
+        answers.push(published(partition, seqBefore + stored + 1, reply.prevs[stored], false))
+        stored += 1
+      }
+      settle(call, answers)
+    }
     first += count
-    if (exception) {
-      settleException(call, partition, exception)
-      continue
-    }
-    const answers: Published[] = []
-    for (let i = 0; i < count; i += 1) {
-      stored += 1
-      answers.push(published(partition, seqBefore + stored, prevs[stored - 1], false))
-    }
-    settle(call, answers)
   }
 }
 
-function storedCount(calls: readonly Call[], exceptions: ReadonlyMap<number, Exception>): number {
+/** All events but those of calls that met an exception. */
+function storedEvents(calls: readonly Call[], exceptions: readonly Exception[]): number {
+  let events = 0
+  for (const call of calls) events += call.events.length
+  if (exceptions.length === 0) return events
+  const hindered = new Set(exceptions.map(([first]) => first))
   let first = 1
-  let stored = 0
   for (const call of calls) {
-    if (!exceptions.has(first)) stored += call.events.length
+    if (hindered.has(first)) events -= call.events.length
     first += call.events.length
   }
-  return stored
+  return events
 }
 
 const published = (partition: number, seq: number, prev: string | undefined, duplicate: boolean): Published => ({

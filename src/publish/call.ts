@@ -6,7 +6,7 @@
  *   settled    answered or failed; what comes later is ignored
  */
 import { createHash } from 'node:crypto'
-import { BusbarError } from '../errors.ts'
+import { BusbarError, shown } from '../errors.ts'
 import { checkTenant, checkText, checkTime, checkType, defaultTenant, limits, writeJson } from '../event.ts'
 
 export interface EventInput {
@@ -148,7 +148,7 @@ export function withOptions(call: Call, events: readonly WrittenEvent[], options
 
 function checkExpectPrev(expectPrev: number | null, object: string): string {
   const invalid = (problem: string) =>
-    BusbarError.of('EVENT_INVALID', { field: 'expectPrev', value: String(expectPrev), problem })
+    BusbarError.of('EVENT_INVALID', { field: 'expectPrev', value: shown(expectPrev), problem })
   if (object === '') throw invalid('needs a key: only objects have a head')
   if (expectPrev === null) return ''
   if (!Number.isSafeInteger(expectPrev) || expectPrev < 1) throw invalid('must be the seq of an event, or null')

@@ -39,15 +39,16 @@ local format, match, sub = string.format, string.match, string.sub
 -- conversions per event, 10 % of the whole script faster than %.0f.
 local function text(number) return format('%d', number) end
 
--- The answer to a flush that was already written: prevs are read back from its entries.
+-- The answer to a flush that was already written: prevs are read back from its entries, null where those are trimmed.
 local function again(last, count, exceptions)
-  local prevs = {}
+  local kept, prevs = {}, {}
   if count > 0 then
     local first = text(tonumber(last) - count + 1)
     for _, entry in ipairs(redis.call('XRANGE', log, first, last)) do
-      for i = 1, #entry[2], 2 do prevs[#prevs + 1] = entry[2][i] end
+      for i = 1, #entry[2], 2 do kept[#kept + 1] = entry[2][i] end
     end
   end
+  for i = 1, count do prevs[i] = kept[i - count + #kept] or '' end
   return {'stored', last, table.concat(prevs, ' '), unpack(cjson.decode(exceptions))}
 end
 
@@ -139,10 +140,27 @@ local function take_calls()
     if option.expectPrev and option.expectPrev ~= current then return {first, 'conflict', current} end
   end
 
-  local at = 1
-  for _, call_ in ipairs(cjson.decode(options)) do
+  local function is_whole(value) return type(value) == 'number' and value == math.floor(value) end
+
+  -- What is not text would break a write further down, when half of the flush is stored.
+  local names = {'once', 'scope', 'body', 'expectPrev', 'state'}
+  local function is_option(option, keyed)
+    if type(option) ~= 'table' then return false end
+    for _, name in ipairs(names) do
+      if option[name] ~= nil and type(option[name]) ~= 'string' then return false end
+    end
+    if not keyed and (option.expectPrev or option.state) then return false end
+    return not option.once or (option.scope ~= nil and option.body ~= nil)
+  end
+
+  local at, decoded, calls = 1, pcall(cjson.decode, options)
+  if not decoded or type(calls) ~= 'table' or #calls == 0 then malformed = true return end
+  for _, call_ in ipairs(calls) do
+    if type(call_) ~= 'table' then malformed = true return end
     local first, count, option = call_[1], call_[2], call_[3]
+    if not is_whole(first) or not is_whole(count) then malformed = true return end
     if first < at or count < 1 or first + count - 1 > events then malformed = true return end
+    if not is_option(option, object[first] ~= '') then malformed = true return end
     if first > at then take(at, first - at) end
     local exception, before = hindrance(first, option), stored
     if exception then
@@ -193,10 +211,13 @@ if live ~= '' then
   for i = 1, stored do
     local own, prev, envelope = text(seq - stored + i), fields[2 * i - 1], fields[2 * i]
     local kind, tenant, rest, data = match(envelope, '^{"type":"([%w_.-]+)","tenant":"([^"]+)"([^\n]*)}\n(.*)$')
-    if not string.find(rest, ',"time":%d') then rest = rest .. ',"time":' .. text(math.floor((seq - stored + i) / 1000)) end
-    redis.call('PUBLISH', prefix .. tenant .. ':' .. kind, '{"id":"' .. partition .. '-' .. own .. '","seq":' .. own
-      .. ',"prev":' .. (prev == '' and 'null' or prev) .. ',"type":"' .. kind .. '","tenant":"' .. tenant .. '"' .. rest
-      .. ',"data":' .. data .. '}')
+    -- Above only the start of an envelope is looked at; what is stored must not fail any more.
+    if kind then
+      if not string.find(rest, ',"time":%d') then rest = rest .. ',"time":' .. text(math.floor((seq - stored + i) / 1000)) end
+      redis.call('PUBLISH', prefix .. tenant .. ':' .. kind, '{"id":"' .. partition .. '-' .. own .. '","seq":' .. own
+        .. ',"prev":' .. (prev == '' and 'null' or prev) .. ',"type":"' .. kind .. '","tenant":"' .. tenant .. '"' .. rest
+        .. ',"data":' .. data .. '}')
+    end
   end
 end
 

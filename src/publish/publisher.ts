@@ -149,14 +149,13 @@ export class Publisher {
   #sendScheduled(): void {
     const lanes = this.#scheduled
     this.#scheduled = []
-    const { stream } = this.#connection!.redis
+    for (const lane of lanes) lane.scheduled = false
+    if (lanes.length === 1) return this.#sendNext(lanes[0]!)
     // One write to the socket for all partitions' flushes.
+    const { stream } = this.#connection!.redis
     stream?.cork()
     try {
-      for (const lane of lanes) {
-        lane.scheduled = false
-        this.#sendNext(lane)
-      }
+      for (const lane of lanes) this.#sendNext(lane)
     } finally {
       stream?.uncork()
     }

@@ -7,6 +7,8 @@ export interface FlushInput {
   process: string
   n: number
   floor: number
+  /** Instead of the server's clock, for tests. */
+  nowUs?: number
   kinds: string
   live: string
   options: string
@@ -35,11 +37,11 @@ export const publishScript = defineScript({
     keys.states,
     keys.callPrefix + process,
   ],
-  args: ({ keys, process, n, floor, kinds, live, options, events }) => [
+  args: ({ keys, process, n, floor, nowUs, kinds, live, options, events }) => [
     process,
     n,
     floor,
-    '',
+    nowUs ?? '',
     keys.oncePrefix,
     keys.wake,
     kinds,

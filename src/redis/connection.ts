@@ -28,8 +28,9 @@ export interface ConnectionContext {
   telemetry: Telemetry
 }
 
-// A command unanswered for this long means a dead peer that TCP has not noticed: cut, reconnect, decide again.
-const silenceMs = 10_000
+// After this long without a byte the server is asked for a sign of life; after as long again the peer is dead, though TCP
+// has not noticed: cut, reconnect, decide again.
+const silenceMs = 5_000
 const maxReconnectMs = 1_000
 
 /** Accepts redis://, rediss:// and unix:///path/to/socket?db=1. */
@@ -60,7 +61,6 @@ export function connect(context: ConnectionContext, url: string, role: string): 
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
     connectTimeout: 5_000,
-    socketTimeout: silenceMs,
     disableClientInfo: true,
     retryStrategy: (times) => Math.min(25 * 2 ** Math.min(times, 10), maxReconnectMs) * (0.5 + Math.random()),
   }
@@ -68,6 +68,7 @@ export function connect(context: ConnectionContext, url: string, role: string): 
   redis.on('error', (error: Error) => {
     problem = error.message
   })
+  redis.on('connect', () => watchForSilence(redis))
   redis.on('ready', () => telemetry.emit('redis.connected', { connection: role }))
   redis.on('close', () => {
     if (!closed) telemetry.emit('redis.lost', { connection: role, problem })
@@ -102,6 +103,22 @@ export function connect(context: ConnectionContext, url: string, role: string): 
       redis.disconnect()
     },
   }
+}
+
+/** The socket's own timer costs nothing per command, unlike a timeout for each. */
+function watchForSilence(redis: Redis): void {
+  const { stream } = redis
+  let asked = false
+  stream.setTimeout(silenceMs, () => {
+    if (asked) return stream.destroy()
+    asked = true
+    redis.ping().then(
+      () => {
+        asked = false
+      },
+      () => undefined,
+    )
+  })
 }
 
 const lostConnection =

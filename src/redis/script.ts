@@ -55,19 +55,19 @@ export async function runScript<Input, Reply>(
   return script.reply(raw as never)
 }
 
-/** The same script for several inputs in one round trip; an answer or an error for each. */
+/** The same script for several inputs in one round trip; throws the first error there is. */
 export async function runScripts<Input, Reply>(
   redis: Redis,
   script: Script<Input, Reply>,
   inputs: readonly Input[],
-): Promise<PromiseSettledResult<Reply>[]> {
+): Promise<Reply[]> {
   const pipeline = redis.pipeline()
   for (const input of inputs) {
     const keys = script.keys(input)
     pipeline.evalsha(script.sha, keys.length, ...keys, ...script.args(input))
   }
   const answers = (await pipeline.exec()) ?? []
-  return Promise.allSettled(
+  return Promise.all(
     answers.map(([error, raw], i) => {
       if (!error) return script.reply(raw as never)
       if (isNoScript(error)) return runScript(redis, script, inputs[i]!)

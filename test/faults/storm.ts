@@ -1,10 +1,13 @@
 /** Buses that publish at random, several calls in flight each, through whatever the network does. */
+import type { Redis } from 'ioredis'
 import { onTestFinished } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
 import type { BusOptions } from '../../src/bus-options.ts'
+import { publishScript } from '../../src/publish/scripts.ts'
 import { freshNamespace, plainRedis, testBus } from '../support/bus.ts'
+import { eventually } from '../support/eventually.ts'
 import { type Command, type RedisProxy, startProxy } from '../support/proxy.ts'
-import { startRedis } from '../support/redis.ts'
+import { type RedisOptions, type RedisServer, startRedis } from '../support/redis.ts'
 import { type StoredEvent, storedEvents } from '../support/stored.ts'
 import type { Answer, Ledger } from './ledger.ts'
 
@@ -23,23 +26,30 @@ export function randomFrom(seed: number) {
 
 export type Random = ReturnType<typeof randomFrom>
 
-/** EVAL or EVALSHA of publish.lua: seven keys, the log first. */
-export const isPublish = ({ name, args }: Command): boolean =>
-  name.startsWith('EVAL') && String(args[1]) === '7' && String(args[2]).endsWith(':log')
+export const isPublish = ({ name, args: [script] }: Command): boolean =>
+  (name === 'EVALSHA' && String(script) === publishScript.sha) ||
+  (name === 'EVAL' && String(script) === publishScript.source)
 
 export interface FaultyPlace {
   namespace: string
+  server: RedisServer
   proxy: RedisProxy
-  /** Past the proxy. */
-  url: string
   /** A bus behind the proxy. */
   bus(options?: BusOptions): Bus
+  /** A client past the proxy. */
+  redis: Redis
   log(): Promise<StoredEvent[]>
+  /** Resolves when nothing is on its way any more that a client which is gone has sent. */
+  quiet(): Promise<void>
+}
+
+export interface PlaceOptions extends Pick<RedisOptions, 'args'> {
+  partitions?: number
 }
 
 /** A namespace on a Redis of its own, behind a proxy of its own. */
-export async function faultyPlace({ partitions = 16 } = {}): Promise<FaultyPlace> {
-  const server = await startRedis()
+export async function faultyPlace({ partitions = 16, args = [] }: PlaceOptions = {}): Promise<FaultyPlace> {
+  const server = await startRedis({ args })
   const proxy = await startProxy({ target: { port: server.port } })
   onTestFinished(async () => {
     await proxy.stop()
@@ -48,73 +58,103 @@ export async function faultyPlace({ partitions = 16 } = {}): Promise<FaultyPlace
   const namespace = freshNamespace()
   const redis = plainRedis(server.url)
   // So that the first decision about a publish meets one that runs, and not one that is unknown to the server.
-  await testBus({ redis: server.url }).publish('warm.up')
+  const warm = testBus({ redis: server.url })
+  await warm.publish('warm.up')
+  await warm.close()
   return {
     namespace,
+    server,
     proxy,
-    url: server.url,
     bus: (options) => testBus({ redis: proxy.url, namespace, partitions, ...options }),
+    redis,
     log: () => storedEvents(redis, namespace),
+    async quiet() {
+      const clients = async () => Number(/connected_clients:(\d+)/.exec(await redis.info('clients'))?.[1])
+      await eventually(async () => (await clients()) === proxy.connections + 1, { what: 'A quiet network' })
+    },
   }
 }
 
 const maxInFlight = 40
 const sharedKeys = Array.from({ length: 24 }, (_, n) => `shared:${n}`)
 
+export interface Storm {
+  bus: Bus
+  /** Who publishes, in the ledger and in its own keys. */
+  name: string
+  ledger: Ledger
+  random: Random
+  enough(): boolean
+  /** Of each call; without it the bus's own. */
+  timeout?(): number
+}
+
 /** Publishes in all ways until told to stop; resolves when every call has its outcome. */
-export async function publishAtRandom(bus: Bus, name: string, ledger: Ledger, random: Random, enough: () => boolean) {
-  const ownKeys = Array.from({ length: 12 }, (_, n) => `${name}:${n}`)
-  const anyKey = () => (random.float() < 0.1 ? undefined : random.pick(random.float() < 0.5 ? ownKeys : sharedKeys))
+export async function publishAtRandom(storm: Storm): Promise<void> {
   const inFlight = new Set<Promise<unknown>>()
-  let calls = 0
-  const chained = publishChained(bus, `${name}:chain`, ledger, enough)
-  while (!enough()) {
-    calls += 1
-    const call = oneCall(bus, name, ledger, random, anyKey, calls).finally(() => inFlight.delete(call))
+  const chained = publishChained(storm)
+  let closed = false
+  while (!storm.enough() && !closed) {
+    const call = oneCall(storm).then((answers) => {
+      inFlight.delete(call)
+      // The test has ended early, by an error elsewhere: go on and this loop never lets go of the processor.
+      closed ||= answers.some((answer) => 'error' in answer && answer.error.code === 'BUS_CLOSED')
+    })
     inFlight.add(call)
-    if (inFlight.size >= maxInFlight || random.float() < 0.1) await Promise.race(inFlight)
+    if (inFlight.size >= maxInFlight || storm.random.float() < 0.1) await Promise.race(inFlight)
   }
   await Promise.all([chained, ...inFlight])
 }
 
-function oneCall(
-  bus: Bus,
-  name: string,
-  ledger: Ledger,
-  random: Random,
-  anyKey: () => string | undefined,
-  n: number,
-): Promise<Answer[]> {
-  const kind = random.float()
-  if (kind < 0.6) {
-    const key = anyKey()
-    const idempotencyKey = random.float() < 0.2 ? { idempotencyKey: `${name}-${n}` } : {}
-    return ledger.call(name, [key], async ([data]) => [
-      await bus.publish('storm.one', data, { key, ...idempotencyKey }),
-    ])
-  }
-  const count = 2 + random.below(5)
-  if (kind < 0.8) {
-    const key = anyKey() ?? `${name}:0`
-    return ledger.call(name, Array<string>(count).fill(key), (data) =>
-      bus.commit(
-        key,
-        data.map((one) => ['storm.commit', one] as const),
-        { state: { n } },
-      ),
-    )
-  }
-  const keys = Array.from({ length: count }, anyKey)
+function oneCall(storm: Storm): Promise<Answer[]> {
+  const kind = storm.random.float()
+  if (kind < 0.6) return onePublish(storm)
+  return kind < 0.8 ? oneCommit(storm) : onePublishAll(storm)
+}
+
+function onePublish(storm: Storm): Promise<Answer[]> {
+  const { bus, name, ledger, random } = storm
+  const key = anyKey(storm)
+  return ledger.call(name, [key], async ([data]) => {
+    const idempotencyKey = random.float() < 0.2 ? { idempotencyKey: `once-${data}` } : {}
+    return [await bus.publish('storm.one', data, { key, ...idempotencyKey, ...timeoutOf(storm) })]
+  })
+}
+
+function oneCommit(storm: Storm): Promise<Answer[]> {
+  const { bus, name, ledger, random } = storm
+  const key = anyKey(storm) ?? `${name}:0`
+  return ledger.call(name, Array<string>(2 + random.below(5)).fill(key), (data) => {
+    const events = data.map((one) => ['storm.commit', one] as const)
+    return bus.commit(key, events, { state: { of: data[0] }, ...timeoutOf(storm) })
+  })
+}
+
+function onePublishAll(storm: Storm): Promise<Answer[]> {
+  const { bus, name, ledger, random } = storm
+  const keys = Array.from({ length: 2 + random.below(5) }, () => anyKey(storm))
   return ledger.calls(name, keys, (data) =>
-    bus.publishAll(data.map((one, i) => ({ type: 'storm.many', data: one, key: keys[i] }))),
+    bus.publishAll(
+      data.map((one, i) => ({ type: 'storm.many', data: one, key: keys[i] })),
+      timeoutOf(storm),
+    ),
   )
 }
 
+const timeoutOf = ({ timeout }: Storm) => (timeout ? { timeout: timeout() } : {})
+
+function anyKey({ name, random }: Storm): string | undefined {
+  const kind = random.float()
+  if (kind < 0.1) return undefined
+  return kind < 0.5 ? random.pick(sharedKeys) : `${name}:${random.below(12)}`
+}
+
 /** Each call expects the one before: a repeat that was taken for a new call would be a conflict with itself. */
-async function publishChained(bus: Bus, key: string, ledger: Ledger, enough: () => boolean): Promise<void> {
+async function publishChained({ bus, name, ledger, enough }: Storm): Promise<void> {
+  const key = `${name}:chain`
   let expectPrev: number | null = null
   while (!enough()) {
-    const [answer] = await ledger.call(key, [key], async ([data]) => [
+    const [answer] = await ledger.call(name, [key], async ([data]) => [
       await bus.publish('storm.chained', data, { key, expectPrev }),
     ])
     if (!answer || 'error' in answer) return

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest'
 import { freshNamespace, plainRedis, redisUrl, take, testBus } from '../support/bus.ts'
-import { eventually } from '../support/eventually.ts'
 import { spawnNode } from '../support/process.ts'
 import { chainsOf, expectUnbrokenChains, type StoredEvent, storedEvents } from '../support/stored.ts'
 
@@ -14,10 +13,9 @@ describe('several processes on the same keys', () => {
     const args = (name: string, count: number) => [redisUrl(), bus.namespace, name, String(count), String(keys)]
     const staying = ['a', 'b', 'c'].map((name) => spawnNode('publisher.mjs', { args: args(name, perProcess) }))
     const dying = spawnNode('publisher.mjs', { args: args('d', 1_000_000) })
-    await eventually(() => dying.stdout.length > 500 && staying.some((child) => child.stdout.length > 100), {
-      everyMs: 2,
-      what: 'The publishers at work together',
-    })
+    // All at work together: none is done yet, the one that will die has hundreds of answers.
+    await dying.waitForLine(/^stored 4\d\d /, { timeoutMs: 20_000 })
+    await Promise.race(staying.map((child) => child.waitForLine(/^stored 1\d\d /, { timeoutMs: 20_000 })))
     dying.kill()
     await dying.exited
     await Promise.all(staying.map((child) => child.waitForLine('done', { timeoutMs: 25_000 })))

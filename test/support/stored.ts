@@ -71,13 +71,19 @@ export function expectUnbrokenChains(events: readonly StoredEvent[]): void {
 }
 
 /**
- * Every key of a namespace with its value and type. The memory of a process's last flush is left out: it changes with
- * each flush, also with one that stores nothing.
+ * Every key of a namespace with its value. The memory of a process's last flush is left out: it changes with each flush,
+ * also with one that stores nothing.
  */
-export async function contentsOf(redis: Redis, namespace: string): Promise<Map<string, string>> {
+export async function contentsOf(redis: Redis, namespace: string): Promise<Map<string, unknown>> {
   const keys = (await keysOf(redis, namespace)).filter((key) => !key.includes(':call:'))
-  const dumps = await Promise.all(keys.map((key) => redis.dumpBuffer(key)))
-  return new Map(keys.map((key, i) => [key, dumps[i]?.toString('base64') ?? '']))
+  const values = await Promise.all(keys.map((key) => contentOf(redis, key)))
+  return new Map(keys.map((key, i) => [key, values[i]]))
+}
+
+async function contentOf(redis: Redis, key: string): Promise<unknown> {
+  if ((await redis.type(key)) !== 'hash') return (await redis.dumpBuffer(key))?.toString('base64')
+  const fields = Object.entries(await redis.hgetall(key))
+  return new Map(fields.filter(([name]) => !name.startsWith('call:')).sort())
 }
 
 /** How often the server has run a command so far, inside scripts too. */

@@ -1,0 +1,108 @@
+/**
+ * `busbar up`: everything that one process can run.
+ *
+ *   starting   Redis is reached, the bus runs, the door opens; what the log has to say waits, unless it is a warning
+ *   running    what runs, and where, has been said; log lines follow
+ *   stopping   asked to end: the door answers what it has begun, then the bus closes
+ */
+import { join } from 'node:path'
+import { describeConfig } from '../../config.ts'
+import { type Door, openDoor } from '../../http/server.ts'
+import { loadRootToken } from '../../http/token.ts'
+import type { TelemetryEvent, TelemetryListener } from '../../runtime/telemetry.ts'
+import { exitCodes } from '../exit.ts'
+import { createLog } from '../log-lines.ts'
+import type { AddCommand } from '../program.ts'
+import { type CliBus, reachRedis, type Session } from '../session.ts'
+import { type EndRequest, onEndRequest } from '../signals.ts'
+import { type Running, runningJson, runningLines } from '../up-screen.ts'
+
+export const addUp: AddCommand = (program, run) => {
+  program
+    .command('up')
+    .description('run Busbar: an embedded Redis unless --redis names one, and the HTTP door')
+    .action(run(up))
+}
+
+const closeTimeoutMs = 10_000
+
+async function up(session: Session) {
+  const { out } = session
+  using end = onEndRequest()
+  const log = createHeldLog(session)
+  const bus = session.openBus(log.listener)
+  try {
+    const starting = start(session, bus, log, end)
+    const started = await Promise.race([starting, end.whenAsked])
+    if (!started) {
+      // A door that opens after all would keep the process alive.
+      starting.then(({ door }) => door.close({ timeoutMs: 0 })).catch(() => {})
+      return exitCodes.ok
+    }
+    if (out.json) await out.printJson(runningJson(started.running))
+    else for (const line of runningLines(started.running, session)) await out.print(line)
+    log.release()
+
+    await Promise.race([end.whenAsked, whenAborted(out.closed)])
+    if (!out.json) out.note(out.errorColors.dim('Stopping; once more to stop at once.'))
+    await started.door.close({ timeoutMs: closeTimeoutMs })
+  } finally {
+    await bus.close({ timeout: closeTimeoutMs })
+  }
+  return exitCodes.ok
+}
+
+async function start(session: Session, bus: CliBus, log: HeldLog, end: EndRequest) {
+  const { config } = session
+  await reachRedis(bus)
+  await bus.run()
+  // The bus closes at these signals by itself; here the door must have finished first.
+  end.takeOver()
+  const door = await openDoor({ bus, ...config.http, rootToken: await loadRootToken(config.dataDir) })
+  return { door, running: describeRunning(session, log, door) }
+}
+
+function describeRunning({ config }: Session, log: HeldLog, door: Door): Running {
+  const embedded = log.find('redis.embedded-started') ?? log.find('redis.embedded-shared')
+  const named = describeConfig(config).find(({ name }) => name === 'redis')!.value
+  return {
+    url: door.url,
+    redis: embedded ? `embedded, ${embedded.fields.socket}` : named,
+    namespace: config.namespace,
+    partitions: Number(log.find('bus.started')?.fields.partitions),
+    dataDir: config.dataDir,
+    tokenFile: join(config.dataDir, 'root-token'),
+  }
+}
+
+interface HeldLog {
+  readonly listener: TelemetryListener
+  find(name: TelemetryEvent['name']): TelemetryEvent | undefined
+  /** Writes what was held back; from now on lines come at once. */
+  release(): void
+}
+
+/** Keeps the log below the first screen, but not a warning from someone who waits for it. */
+function createHeldLog(session: Session): HeldLog {
+  const { out } = session
+  const write = (line: string) => void out.print(line)
+  const log = createLog({ json: out.json, from: session.logLevel('info'), colors: out.colors, write })
+  let held: TelemetryEvent[] | undefined = []
+  const seen = new Map<string, TelemetryEvent>()
+  return {
+    listener(event) {
+      if (held) seen.set(event.name, event)
+      if (held && (event.level === 'info' || event.level === 'debug')) held.push(event)
+      else log(event)
+    },
+    find: (name) => seen.get(name),
+    release() {
+      for (const event of held ?? []) log(event)
+      held = undefined
+    },
+  }
+}
+
+function whenAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+}

@@ -1,0 +1,55 @@
+/** How a command ends: what a script can tell from the exit code, and what is said about an error. */
+import { CommanderError } from 'commander'
+import { BusbarError, type ErrorCode } from '../errors.ts'
+
+export const exitCodes = {
+  ok: 0,
+  /** The work failed, or a check found something. */
+  failed: 1,
+  /** The command line or a setting is wrong: the same command fails again. */
+  usage: 2,
+  /** Redis did not answer or had no room: the same command may succeed later. */
+  unavailable: 3,
+} as const
+
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
+
+export interface Failure {
+  exitCode: ExitCode
+  code: ErrorCode | 'USAGE'
+  message: string
+  retryable: boolean
+}
+
+const mistakes: readonly ErrorCode[] = [
+  'SETTING_INVALID',
+  'PARAMETER_INVALID',
+  'PATTERN_INVALID',
+  'CURSOR_INVALID',
+  'PARTITIONS_MISMATCH',
+]
+
+export function describeFailure(error: unknown): Failure {
+  if (error instanceof BusbarError) {
+    const { code, message, retryable } = error
+    return { exitCode: exitCodeOf(error), code, message, retryable }
+  }
+  if (error instanceof CommanderError) {
+    const message = error.message.replace(/^error: /, '').replace(/\n/g, ' ')
+    return { exitCode: exitCodes.usage, code: 'USAGE', message, retryable: false }
+  }
+  const message = error instanceof Error ? error.message : String(error)
+  return { exitCode: exitCodes.failed, code: 'INTERNAL', message, retryable: false }
+}
+
+function exitCodeOf({ code, retryable }: BusbarError): ExitCode {
+  if (mistakes.includes(code)) return exitCodes.usage
+  return retryable ? exitCodes.unavailable : exitCodes.failed
+}
+
+/** Help and version end the parsing like errors do; help that nobody asked for says that a command is missing. */
+export function exitCodeOfHelp(error: unknown): ExitCode | undefined {
+  if (!(error instanceof CommanderError)) return undefined
+  if (error.exitCode === 0) return exitCodes.ok
+  return error.code === 'commander.help' ? exitCodes.usage : undefined
+}

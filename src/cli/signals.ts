@@ -1,0 +1,38 @@
+/**
+ * SIGINT and SIGTERM for commands that run until they are told to end.
+ *
+ *   running   nobody asked
+ *   asked     `asked` is aborted; the command finishes what it has begun
+ *   impatient asked again: the process ends at once
+ */
+export interface EndRequest extends Disposable {
+  readonly asked: AbortSignal
+  /** Resolves when asked. */
+  readonly whenAsked: Promise<void>
+  /** Takes the signals away from everybody else who listens to them. */
+  takeOver(): void
+}
+
+const endSignals = ['SIGINT', 'SIGTERM'] as const
+const interruptedExitCode = 130
+
+export function onEndRequest(): EndRequest {
+  const asking = new AbortController()
+  const listener = () => {
+    if (asking.signal.aborted) process.exit(interruptedExitCode)
+    asking.abort()
+  }
+  for (const signal of endSignals) process.on(signal, listener)
+  return {
+    asked: asking.signal,
+    whenAsked: new Promise((resolve) => asking.signal.addEventListener('abort', () => resolve())),
+    takeOver() {
+      for (const signal of endSignals) {
+        for (const other of process.listeners(signal)) if (other !== listener) process.off(signal, other)
+      }
+    },
+    [Symbol.dispose]() {
+      for (const signal of endSignals) process.off(signal, listener)
+    },
+  }
+}

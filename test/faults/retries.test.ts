@@ -1,0 +1,154 @@
+/** The caller who got no answer asks again with its idempotency key, from wherever it is: exactly one event. */
+import { describe, expect, test } from 'vitest'
+import type { Published } from '../../src/publish/call.ts'
+import { eventually } from '../support/eventually.ts'
+import { type Child, spawnNode } from '../support/process.ts'
+import type { Decision } from '../support/proxy.ts'
+import { type FaultyPlace, faultyPlace, isPublish } from './storm.ts'
+
+interface Wanted {
+  type: string
+  data: number
+  key?: string
+  expectPrev?: null
+  idempotencyKey: string
+}
+
+const optionsOf = ({ type: _, data: __, ...options }: Wanted) => options
+
+/** With and without key, with and without expectPrev. */
+function wanted(n: number): Wanted {
+  const key = n % 4 === 0 ? {} : { key: `order:${n}` }
+  const expectPrev = n % 4 === 1 ? { expectPrev: null } : {}
+  return { type: 'order.paid', data: n, ...key, ...expectPrev, idempotencyKey: `pay-${n}` }
+}
+
+function publisher({ proxy, namespace }: FaultyPlace, env: Record<string, string> = {}): Child {
+  return spawnNode('fault-publisher.mjs', { args: [proxy.url, namespace, '20s'], env })
+}
+
+async function publishIn(child: Child, calls: readonly Wanted[]): Promise<Published[]> {
+  child.send(JSON.stringify(calls.map((call) => [call.type, call.data, optionsOf(call)])))
+  return JSON.parse((await child.waitForLine(/^answers /, { timeoutMs: 25_000 })).slice('answers '.length))
+}
+
+/** Every event is there once, and these are the answers of those who asked again. */
+async function expectDuplicatesOf(place: FaultyPlace, calls: readonly Wanted[], answers: readonly Published[]) {
+  const paid = (await place.log()).filter(({ type }) => type === 'order.paid')
+  const byNumber = new Map(paid.map((event) => [Number(event.json), event]))
+  expect(byNumber.size).toBe(paid.length)
+  const stored = calls.map(({ data }) => byNumber.get(data))
+  expect(answers).toEqual(
+    stored.map((event) => ({ id: event?.id, seq: event?.seq, prev: event?.prev, duplicate: true })),
+  )
+}
+
+describe('1,000 lost replies', () => {
+  const buses = 12
+  const callsPerRound = 40
+  const placeOf = (i: number) => (['same bus', 'other bus', 'process'] as const)[Math.floor(i / buses) % 3]
+
+  test('[P08] the reply is lost and the caller retries with the idempotency key, same bus, another bus, another process, with and without key: exactly one event', async () => {
+    const place = await faultyPlace()
+    const callers = Array.from({ length: buses }, () => place.bus({ publish: { timeout: '150ms' } }))
+    const others = Array.from({ length: buses }, () => place.bus({ publish: { timeout: '20s' } }))
+    const elsewhere = publisher(place)
+    await elsewhere.waitForLine('ready')
+    const silent = new Set<number>()
+    let lost = 0
+    const lose = (command: Parameters<typeof isPublish>[0]): Decision => {
+      if (!isPublish(command)) return 'forward'
+      lost += 1
+      if (silent.has(command.connection)) return 'forward'
+      silent.add(command.connection)
+      return 'swallow'
+    }
+
+    // Connected, so that every first try is sent.
+    await Promise.all(callers.map((bus) => bus.publish('warm.up', null, { timeout: '20s' })))
+    const calls: Wanted[] = []
+    const answers: Published[] = []
+    while (lost < 1_000) {
+      const round = Array.from({ length: buses * callsPerRound }, (_, i) => wanted(calls.length + i))
+      place.proxy.onCommand(lose)
+      const first = await Promise.allSettled(
+        round.map((call, i) => callers[i % buses]!.publish(call.type, call.data, optionsOf(call))),
+      )
+      expect(new Set(first.map((one) => one.status === 'rejected' && one.reason.code))).toEqual(
+        new Set(['OUTCOME_UNKNOWN']),
+      )
+      place.proxy.onCommand()
+      place.proxy.cut()
+
+      const inOtherProcess = publishIn(
+        elsewhere,
+        round.filter((_, i) => placeOf(i) === 'process'),
+      )
+      const again = await Promise.all(
+        round.map((call, i) => {
+          if (placeOf(i) === 'process') return undefined
+          const bus = (placeOf(i) === 'same bus' ? callers : others)[i % buses]!
+          return bus.publish(call.type, call.data, { ...optionsOf(call), timeout: '20s' })
+        }),
+      )
+      const fromOtherProcess = await inOtherProcess
+      answers.push(...again.map((answer) => answer ?? fromOtherProcess.shift()!))
+      calls.push(...round)
+    }
+    await expectDuplicatesOf(place, calls, answers)
+  })
+})
+
+describe('one lost reply', () => {
+  test('[P08] the bus repeats by itself, then the caller retries too: the same answer, marked as a duplicate', async () => {
+    const place = await faultyPlace()
+    const bus = place.bus()
+    place.proxy.onCommand((command) =>
+      isPublish(command) && place.proxy.count('EVALSHA') < 3 ? 'drop-reply' : 'forward',
+    )
+    const call = wanted(1)
+    const first = await bus.publish(call.type, call.data, optionsOf(call))
+    const second = await bus.publish(call.type, call.data, optionsOf(call))
+    expect(first.duplicate).toBe(false)
+    expect(second).toEqual({ ...first, duplicate: true })
+    await expectDuplicatesOf(place, [call], [second])
+  })
+
+  test('[P08] the process that published dies at any point, another one retries: exactly one event', async () => {
+    const place = await faultyPlace()
+    const [before, unanswered, answered, held] = [wanted(1), wanted(4), wanted(2), wanted(3)]
+    const children = {
+      before: publisher(place, { FAILPOINT: 'before-publish' }),
+      unanswered: publisher(place),
+      answered: publisher(place, { FAILPOINT: 'after-answer' }),
+      held: publisher(place),
+    }
+    const other = publisher(place)
+    await Promise.all([...Object.values(children), other].map((child) => child.waitForLine('ready')))
+    const about = (command: Parameters<typeof isPublish>[0], { idempotencyKey }: Wanted) =>
+      command.args.some((arg) => arg.includes(`"${idempotencyKey}"`))
+    place.proxy.onCommand((command) => {
+      if (about(command, unanswered)) return 'swallow'
+      return about(command, held) ? 'hold' : 'forward'
+    })
+
+    for (const [name, call] of Object.entries({ before, unanswered, answered, held }))
+      children[name as keyof typeof children].send(JSON.stringify([[call.type, call.data, optionsOf(call)]]))
+    await Promise.all([children.before.hitFailpoint('before-publish'), children.answered.hitFailpoint('after-answer')])
+    await eventually(async () => (await place.log()).length === 2 && place.proxy.held.length === 1)
+    for (const child of [children.unanswered, children.held]) child.kill('SIGKILL')
+    await Promise.all(Object.values(children).map((child) => child.exited))
+
+    place.proxy.onCommand()
+    const calls = [before, unanswered, answered, held]
+    const answers = await publishIn(other, calls)
+    expect(answers.map(({ duplicate }) => duplicate)).toEqual([false, true, true, false])
+    place.proxy.release()
+    await place.quiet()
+    await expectDuplicatesOf(
+      place,
+      calls,
+      answers.map((answer) => ({ ...answer, duplicate: true })),
+    )
+  })
+})

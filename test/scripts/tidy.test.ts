@@ -1,0 +1,159 @@
+/** The rules for scripts and keys: headers say what the code uses, declarations pass what headers say, docs list it all. */
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, relative, resolve } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { holdScript } from '../../src/log/holds.ts'
+import { openScript } from '../../src/log/namespace.ts'
+import { eventScript, historyScript } from '../../src/log/read.ts'
+import { trimScript } from '../../src/log/retention.ts'
+import { liftScript } from '../../src/log/rollback.ts'
+import { publishScript } from '../../src/publish/scripts.ts'
+import { keyRecogniser, keyTable, liveChannelPrefix, namespaceKey, partitionKeys } from '../../src/redis/keys.ts'
+
+const root = resolve(import.meta.dirname, '../..')
+const read = (path: string) => readFileSync(join(root, path), 'utf8')
+const filesIn = (folder: string, ending: string): string[] =>
+  readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith(ending))
+    .map((entry) => relative(root, join(entry.parentPath, entry.name)))
+
+const keys = partitionKeys('ns', '0.0')
+const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: ['o', 'e'] }
+
+/** Each script with its declaration, called with some input. */
+const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
+  'src/publish/publish.lua': call(publishScript, flush),
+  'src/log/namespace.lua': call(openScript, { name: 'ns', partitions: 2, retention: undefined }),
+  'src/log/event.lua': call(eventScript, { keys, seq: 1 }),
+  'src/log/history.lua': call(historyScript, { keys, object: 'o', from: 1, limit: 1 }),
+  'src/log/trim.lua': call(trimScript, { keys, ageSeq: 0, maxEvents: 0, maxBytes: 0 }),
+  'src/log/hold.lua': call(holdScript, { keys, name: 'h', seq: 1 }),
+  'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
+}
+
+function call<Input>(
+  script: { keys(input: Input): readonly string[]; args(input: Input): readonly unknown[]; source: string },
+  input: Input,
+) {
+  return { keys: script.keys(input), args: script.args(input), source: script.source }
+}
+
+interface Slot {
+  index: number
+  name: string
+  /** `ARGV[10…]`: this one and all after it. */
+  open: boolean
+}
+
+/** The comment block at the top, and the code below it. */
+function split(path: string): { flags: string; header: string; body: string } {
+  const [flags = '', ...lines] = read(path).split('\n')
+  const end = lines.findIndex((line) => !line.startsWith('--'))
+  return { flags, header: lines.slice(0, end).join('\n'), body: lines.slice(end).join('\n') }
+}
+
+const documented = (header: string, list: 'KEYS' | 'ARGV'): Slot[] =>
+  [...header.matchAll(new RegExp(`^-- ${list}\\[(\\d+)(…?)\\] +(\\w*)`, 'gm'))].map(([, index, open, name]) => ({
+    index: Number(index),
+    name: name!,
+    open: open !== '',
+  }))
+
+/** Every index that the code uses, also through a shorter name of the list. */
+function used(body: string, list: 'KEYS' | 'ARGV'): number[] {
+  const alias = new RegExp(`local (\\w+) = ${list}$`, 'm').exec(body)?.[1] ?? list
+  const found = [...body.matchAll(new RegExp(`\\b(?:${list}|${alias})\\[(\\d+)\\]`, 'g'))].map(([, index]) =>
+    Number(index),
+  )
+  const rest = new RegExp(`for i = (\\d+), #(?:${list}|${alias})\\b`).exec(body)?.[1]
+  return [...new Set(rest ? [...found, Number(rest)] : found)].sort((a, b) => a - b)
+}
+
+const scripts = filesIn('src', '.lua')
+
+describe.each(scripts)('%s', (path) => {
+  const { flags, header, body } = split(path)
+
+  test.each(['KEYS', 'ARGV'] as const)('documents exactly the %s that it uses, in order', (list) => {
+    const slots = documented(header, list)
+    expect(slots.map(({ index }) => index)).toEqual(slots.map((_, i) => i + 1))
+    expect(used(body, list)).toEqual(slots.map(({ index }) => index))
+  })
+
+  test('has a local of the same name for each', () => {
+    const locals = [...body.matchAll(/^local (?!function)([\w, ]+)/gm)].flatMap(([, names]) => names!.split(/, */))
+    const names = [...documented(header, 'KEYS'), ...documented(header, 'ARGV')].filter(({ open }) => !open)
+    expect(names.map(({ name }) => name).filter((name) => !locals.map((local) => local.trim()).includes(name))).toEqual(
+      [],
+    )
+  })
+
+  test('says what it replies, and each reply is in the code', () => {
+    expect(header).toMatch(/^-- Replies /m)
+    const replies = header.slice(header.indexOf('-- Replies'))
+    for (const [, tag] of replies.matchAll(/\{'(\w+)'/g)) expect(body, `reply ${tag}`).toContain(`{'${tag}'`)
+    for (const [, tag] of body.matchAll(/return \{'(\w+)'/g)) expect(replies, `reply ${tag}`).toContain(`{'${tag}'`)
+  })
+
+  test('is declared with as many keys and arguments as it documents', () => {
+    const declaration = declared[path]
+    expect(declaration, `${path} in the table of this test`).toBeDefined()
+    expect(declaration!.source).toBe(read(path))
+    expect(declaration!.keys).toHaveLength(documented(header, 'KEYS').length)
+    const args = documented(header, 'ARGV')
+    if (args.at(-1)?.open) expect(declaration!.args.length).toBeGreaterThanOrEqual(args.length)
+    else expect(declaration!.args).toHaveLength(args.length)
+  })
+
+  test('keeps to one cluster slot', () => {
+    const tags = declared[path]!.keys.map((key) => /\{([^}]+)\}/.exec(key)?.[1])
+    expect(new Set(tags).size).toBe(1)
+  })
+
+  test('may run without memory, unless it is one that adds', () => {
+    const adds = ['src/publish/publish.lua', 'src/log/namespace.lua'].includes(path)
+    expect(flags).toMatch(/^#!lua( flags=[a-z,-]+)?$/)
+    expect(flags.includes('allow-oom')).toBe(!adds)
+  })
+})
+
+test('every script is declared once, beside it', () => {
+  const declarations = filesIn('src', '.ts').flatMap((path) =>
+    [...read(path).matchAll(/defineScript\(\{\s*file: new URL\('\.\/([\w-]+\.lua)', import\.meta\.url\)/g)].map(
+      ([, file]) => join(path, '..', file!),
+    ),
+  )
+  expect(declarations.sort()).toEqual([...scripts].sort())
+})
+
+describe('keys', () => {
+  const spelled = partitionKeys('<ns>', '<tag>')
+  const spelling: Record<string, string> = {
+    ...spelled,
+    namespace: namespaceKey('<ns>'),
+    live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
+    call: `${spelled.callPrefix}<process>`,
+    once: `${spelled.oncePrefix}<sha1>`,
+  }
+
+  test('docs/keys.md lists exactly what src/redis/keys.ts has', () => {
+    const rows = [...read('docs/keys.md').matchAll(/^\| `(\w+)` \| `(.+)` \| (\w+) \| (.+) \| (.+) \|$/gm)].map((row) =>
+      row.slice(1),
+    )
+    expect(rows).toEqual(Object.entries(keyTable).map(([name, row]) => [name, spelling[name], ...row]))
+  })
+
+  test('every stored key is recognised by its name, and nothing else', () => {
+    const recognise = keyRecogniser('<ns>', [spelled])
+    for (const [name, [type]] of Object.entries(keyTable))
+      expect(recognise(spelling[name]!), name).toBe(type === 'channel' ? undefined : name)
+    for (const key of [
+      '<ns>',
+      '<ns>:{<tag>}:',
+      spelled.callPrefix,
+      `${spelled.log}:x`,
+      spelled.log.replace('<ns>', 'x'),
+    ])
+      expect(recognise(key), key).toBeUndefined()
+  })
+})

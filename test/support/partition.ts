@@ -1,0 +1,105 @@
+/** One partition of its own on a real Redis, for calling the scripts of publish/ and log/ as the code does. */
+import type { Redis } from 'ioredis'
+import { onTestFinished } from 'vitest'
+import { trimScript } from '../../src/log/retention.ts'
+import { type FlushInput, type FlushReply, publishScript } from '../../src/publish/scripts.ts'
+import { type PartitionKeys, partitionKeys } from '../../src/redis/keys.ts'
+import { runScript } from '../../src/redis/script.ts'
+import { freshNamespace, keysOf, plainRedis } from './bus.ts'
+
+export interface FlushCall {
+  once?: unknown
+  scope?: unknown
+  body?: unknown
+  expectPrev?: unknown
+  state?: unknown
+}
+
+export type FlushWish = Partial<Omit<FlushInput, 'keys' | 'options' | 'events'>> & {
+  /** `[first event, events, options]` of each call that has options, or the raw text. */
+  calls?: readonly (readonly [first: number, count: number, options: FlushCall])[] | string
+}
+
+export interface TrimWish {
+  ageSeq?: number
+  maxEvents?: number
+  maxBytes?: number
+}
+
+export interface Partition {
+  readonly redis: Redis
+  readonly namespace: string
+  readonly keys: PartitionKeys
+  /** Object (or object and envelope) of each event. Without process: not remembered. */
+  flush(
+    events: readonly (string | readonly [object: string, envelope: string])[],
+    wish?: FlushWish,
+  ): Promise<FlushReply>
+  /** By default nothing is over any limit. */
+  trim(wish: TrimWish): ReturnType<typeof trimOf>
+  /** How many events the log holds. */
+  count(): Promise<number>
+  /** Entry id → its fields. */
+  entries(): Promise<[id: string, fields: string[]][]>
+  /** What meta counts, without its topics and calls. */
+  meta(): Promise<Record<string, string>>
+  /** Every key of the namespace. */
+  stored(): Promise<string[]>
+}
+
+/** An event's envelope; the tenant is the object's, the key too. */
+export function envelopeOf(object: string, type = 'order.paid', data: unknown = null, more: object = {}): string {
+  const slash = object.indexOf('/')
+  const named =
+    slash < 0 ? { tenant: object || 'default' } : { tenant: object.slice(0, slash), key: object.slice(slash + 1) }
+  return `${JSON.stringify({ type, ...named, ...more })}\n${JSON.stringify(data)}`
+}
+
+export const objects = (count: number): string[] => Array.from({ length: count }, (_, i) => `acme/o:${i}`)
+
+export type Stored = Extract<FlushReply, { kind: 'stored' }>
+
+export const stored = (last: number, prevs: readonly string[], exceptions: readonly unknown[] = []) => ({
+  kind: 'stored',
+  last,
+  prevs,
+  exceptions,
+})
+
+export const nothingStored = (...exceptions: unknown[]) => stored(0, [''], exceptions)
+
+const trimOf = (redis: Redis, keys: PartitionKeys, wish: TrimWish) => {
+  const none = Number.MAX_SAFE_INTEGER
+  return runScript(redis, trimScript, { keys, ageSeq: 0, maxEvents: none, maxBytes: none, ...wish })
+}
+
+export function testPartition(redis = plainRedis()): Partition {
+  const namespace = freshNamespace()
+  const keys = partitionKeys(namespace, '0.0')
+  onTestFinished(async () => {
+    const left = await keysOf(redis, namespace).catch(() => [])
+    if (left.length > 0) await redis.unlink(...left)
+  })
+  return {
+    redis,
+    namespace,
+    keys,
+    flush(events, { calls = '', ...wish } = {}) {
+      const flat = events.flatMap((event) => (typeof event === 'string' ? [event, envelopeOf(event)] : event))
+      const options = typeof calls === 'string' ? calls : JSON.stringify(calls)
+      const input = { keys, process: '', n: 0, floor: 0, kinds: '', live: '', ...wish, options, events: flat }
+      return runScript(redis, publishScript, input)
+    },
+    trim: (wish) => trimOf(redis, keys, wish),
+    entries: () => redis.xrange(keys.log, '-', '+'),
+    async count() {
+      const entries = await redis.xrange(keys.log, '-', '+')
+      return entries.reduce((sum, [, fields]) => sum + fields.length / 2, 0)
+    },
+    async meta() {
+      const all = Object.entries(await redis.hgetall(keys.meta))
+      return Object.fromEntries(all.filter(([field]) => !field.includes(':')))
+    },
+    stored: () => keysOf(redis, namespace),
+  }
+}
