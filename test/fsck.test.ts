@@ -38,7 +38,22 @@ test('a log of many objects is read to its last one', async () => {
   expect(await log.findings()).toEqual([])
   const object = objectsIn(0, 700).at(-1)!
   await log.redis.hdel(log.keys.heads, object)
-  expect((await log.findings()).map(({ where }) => where)).toEqual([`object "${object}" of partition 0`])
+  const strangers = objectsIn(0, 740).slice(700)
+  const last = await log.meta('last')
+  for (const name of strangers) await log.redis.hset(log.keys.heads, name, last)
+  const found = (await log.findings()).map(({ where }) => where).sort()
+  expect(found).toEqual([object, ...strangers].map((name) => `object "${name}" of partition 0`).sort())
+})
+
+test('a namespace of many keys is looked at to its last one', async () => {
+  const log = await soundLog()
+  const { namespace } = log.bus
+  const keys = Array.from({ length: 1_000 }, (_, i) => `${log.keys.oncePrefix}${i}`)
+  await log.redis.pipeline(keys.map((key) => ['set', key, '1', 'EX', '600'])).exec()
+  const strays = Array.from({ length: 20 }, (_, i) => `${namespace}:stray-${i}`)
+  for (const key of strays) await log.redis.set(key, '1')
+  const found = (await log.findings()).map(({ where }) => where).sort()
+  expect(found).toEqual(strays.map((key) => `key "${key}"`).sort())
 })
 
 test('a namespace that was only opened has nothing to report', async () => {
@@ -68,11 +83,12 @@ finds('entry-ids', {
 
 finds('envelopes', {
   'a header that cannot be read': async (log) => {
-    const last = await log.append([mail, { envelope: '{"tenant":"acme"}\n1' }, mail])
+    const last = await log.append([mail, { object: stranger, envelope: '{"tenant":"acme"}\n1' }, mail])
     return { where: event(last - 1), problem: expect.stringContaining('begin with type and tenant') }
   },
-  'bytes that are not text': async (log) => {
+  'bytes that are not text, also in the names of objects': async (log) => {
     const last = await log.append([{ envelope: Buffer.from([0xff, 0xfe]) }])
+    await log.redis.hset(log.keys.heads, Buffer.from([0xff, 0xfe]), last)
     return { where: event(last), problem: expect.stringContaining('UTF-8') }
   },
   'inside a chain: only the envelope is reported, not the chain and the head around it': async (log) => {
@@ -159,9 +175,14 @@ finds('heads', {
     await log.redis.hset(log.keys.heads, stranger, above)
     return { where: `object "${stranger}" of partition 0`, problem: expect.stringContaining(`${above} is above`) }
   },
-  'a head that is no seq': async (log) => {
-    await log.redis.hset(log.keys.heads, stranger, 'x')
-    return { where: `object "${stranger}" of partition 0`, problem: expect.stringContaining('not a seq') }
+  'a head that is no seq, or above the end, of an object with events': async (log) => {
+    const above = (await log.meta('last')) + 1
+    await log.redis.hset(log.keys.heads, { [own]: 'x', [objectsIn(0)[1]!]: above })
+    const problems = [expect.stringContaining('not a seq'), expect.stringContaining(`${above} is above`)]
+    return [own, objectsIn(0)[1]!].map((object, i) => ({
+      where: `object "${object}" of partition 0`,
+      problem: problems[i],
+    }))
   },
   'an old generation that publishing does not see': async (log) => {
     const { redis, keys } = log

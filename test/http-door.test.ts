@@ -129,6 +129,13 @@ describe('answers', () => {
     expect((await get(`/${'x'.repeat(5_000)}`)).text.length).toBeLessThan(1_000)
   })
 
+  test('no route: answered without reading what is sent to it', async () => {
+    const { socket } = await testDoor()
+    const client = await socket()
+    client.socket.write(postHead('content-length: 1000').replace('/v1/events', '/v2/events'))
+    await eventually(() => client.received.includes('ROUTE_NOT_FOUND'))
+  })
+
   test('name neither the server nor its parts, and are not kept by anyone', async () => {
     const { get } = await testDoor()
     for (const path of ['/livez', '/v1/topics', '/v1/nothing']) {

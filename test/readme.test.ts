@@ -31,7 +31,8 @@ afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 function start(command: string) {
   const env = { ...process.env, BUSBAR_HTTP_PORT: String(port), NO_COLOR: '1' }
-  const child = spawn('sh', ['-c', command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  // Detached, so that the whole group can be told to end: neither sh nor npm passes a signal on to what it runs.
+  const child = spawn('sh', ['-c', command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   let output = ''
   child.stdout.on('data', (chunk) => {
     output += chunk
@@ -53,7 +54,7 @@ async function run(command: string): Promise<string> {
 async function request(command: string): Promise<Response> {
   const line = command.replace(/\\\n/g, ' ').replace('7475', String(port))
   const token = readFileSync(join(folder, '.busbar', 'root-token'), 'utf8').trim()
-  const headers = [...line.matchAll(/-H "([^:]+): ([^"]*(?:"[^"]*)?)"/g)].map(
+  const headers = [...line.matchAll(/-H "([^:]+): ([^"]*)"/g)].map(
     ([, name, value]) => [name!, value!.replace('$(cat .busbar/root-token)', token)] as [string, string],
   )
   const body = /-d '([^']*)'/.exec(line)?.[1]
@@ -87,7 +88,7 @@ describe('README', () => {
       expect(outputs[2]).toMatch(/order\s+\d/)
       expect((await request(curl!)).status).toBe(201)
     } finally {
-      up.child.kill('SIGTERM')
+      process.kill(-up.child.pid!, 'SIGTERM')
     }
     const [code] = await once(up.child, 'close')
     expect([0, null]).toContain(code)

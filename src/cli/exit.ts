@@ -1,5 +1,7 @@
 /** How a command ends: what a script can tell from the exit code, and what is said about an error. */
 import { CommanderError } from 'commander'
+import { describeSettings } from '../config.ts'
+import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, type ErrorCode } from '../errors.ts'
 
 export const exitCodes = {
@@ -35,11 +37,18 @@ export function describeFailure(error: unknown): Failure {
     return { exitCode: exitCodeOf(error), code, message, retryable }
   }
   if (error instanceof CommanderError) {
-    const message = error.message.replace(/^error: /, '').replace(/\n/g, ' ')
-    return { exitCode: exitCodes.usage, code: 'USAGE', message, retryable: false }
+    return { exitCode: exitCodes.usage, code: 'USAGE', message: usageMessage(error), retryable: false }
   }
   const message = error instanceof Error ? error.message : String(error)
   return { exitCode: exitCodes.failed, code: 'INTERNAL', message, retryable: false }
+}
+
+/** Commander itself looks for what was meant only among the flags that its help shows. */
+function usageMessage(error: CommanderError): string {
+  const message = error.message.replace(/^error: /, '').replace(/\n/g, ' ')
+  const flag = error.code === 'commander.unknownOption' && /'(--[^']+)'$/.exec(message)?.[1]
+  const meant = flag && didYouMean(flag, ['--json', ...describeSettings().map((setting) => setting.flag)])
+  return meant ? `${message} (Did you mean ${meant}?)` : message
 }
 
 function exitCodeOf({ code, retryable }: BusbarError): ExitCode {

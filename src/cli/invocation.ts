@@ -1,10 +1,10 @@
 /** How to call this program again from the same folder, so that a command that is shown works as it is typed. */
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
-import { delimiter, join, relative } from 'node:path'
+import { delimiter, extname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Io } from './output.ts'
 
-const mainFile = fileURLToPath(new URL('./main.js', import.meta.url))
+const mainFile = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
 
 /** `busbar` when it is installed, `npx busbar` in a project or a clone that has it, else by its path. */
 export function invocation({ env, cwd }: Pick<Io, 'env' | 'cwd'>): string {

@@ -7,10 +7,25 @@ export type Line = { number: number; bytes: number } & ({ text: string } | { pro
 const newline = 10
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
-/** The lines of each chunk together, so that a long file does not cost a promise per line. */
-export async function* readLines(source: AsyncIterable<Uint8Array>, maxBytes: number): AsyncGenerator<Line[]> {
+/**
+ * The lines of each chunk together, so that a long file does not cost a promise per line. Ends early, and without
+ * waiting for a source that has nothing to say, when the signal is aborted.
+ */
+export async function* readLines(
+  source: AsyncIterable<Uint8Array>,
+  { maxBytes, signal }: { maxBytes: number; signal: AbortSignal },
+): AsyncGenerator<Line[]> {
   const collector = createCollector(maxBytes)
-  for await (const chunk of source) yield collector.linesOf(chunk)
+  const chunks = source[Symbol.asyncIterator]()
+  const aborted = new Promise<'aborted'>((resolve) => {
+    signal.addEventListener('abort', () => resolve('aborted'), { once: true })
+  })
+  for (;;) {
+    const read = signal.aborted ? 'aborted' : await Promise.race([chunks.next(), aborted])
+    if (read === 'aborted') return
+    if (read.done) break
+    yield collector.linesOf(read.value)
+  }
   yield collector.rest()
 }
 

@@ -1,5 +1,7 @@
 #!/usr/bin/env node
 /** Runs the command line. Whatever goes wrong in any command is said here, once, and becomes the exit code. */
+import { realpathSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import type { Command } from 'commander'
 import { describeFailure, type ExitCode, exitCodeOfHelp, exitCodes } from './exit.ts'
 import { createOutput, type Io, type Output } from './output.ts'
@@ -7,7 +9,7 @@ import { printable } from './printable.ts'
 import { createProgram, type Runner } from './program.ts'
 import { createSession, type Session } from './session.ts'
 
-async function main(io: Io): Promise<ExitCode> {
+export async function main(io: Io): Promise<ExitCode> {
   const out = createOutput(io, { json: io.argv.includes('--json') })
   let session: Session | undefined
   let exitCode: ExitCode = exitCodes.ok
@@ -21,7 +23,7 @@ async function main(io: Io): Promise<ExitCode> {
     }
 
   try {
-    await createProgram(run).parseAsync(io.argv, { from: 'user' })
+    await createProgram(run, io).parseAsync(io.argv, { from: 'user' })
     return exitCode
   } catch (error) {
     return exitCodeOfHelp(error) ?? sayFailure(error, out, session)
@@ -43,11 +45,14 @@ function sayFailure(error: unknown, out: Output, session: Session | undefined): 
   return exitCode
 }
 
-process.exitCode = await main({
-  argv: process.argv.slice(2),
-  env: process.env,
-  cwd: process.cwd(),
-  stdin: process.stdin,
-  stdout: process.stdout,
-  stderr: process.stderr,
-})
+// Not when a test imports it. npm's link in node_modules/.bin leads here too.
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  process.exitCode = await main({
+    argv: process.argv.slice(2),
+    env: process.env,
+    cwd: process.cwd(),
+    stdin: process.stdin,
+    stdout: process.stdout,
+    stderr: process.stderr,
+  })
+}

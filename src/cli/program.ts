@@ -11,6 +11,7 @@ import { addTail } from './commands/tail.ts'
 import { addTopics } from './commands/topics.ts'
 import { addUp } from './commands/up.ts'
 import type { ExitCode } from './exit.ts'
+import type { Io } from './output.ts'
 import type { Session } from './session.ts'
 import { version } from './version.ts'
 
@@ -34,6 +35,8 @@ const commands: readonly AddCommand[] = [
   addConfig,
 ]
 
+const plainColumns = 80
+
 const examples = `
 Examples:
   busbar up
@@ -48,16 +51,22 @@ Exit codes:
   2  the command line or a setting is wrong
   3  Redis did not answer or had no room; the same command may succeed later`
 
-export function createProgram(run: Runner): Command {
+export function createProgram(run: Runner, { stdout, stderr }: Pick<Io, 'stdout' | 'stderr'>): Command {
   const program = new Command('busbar')
     .description('One event backbone on Redis: publish an event once, in order; consume it in any way.')
     .version(version)
     .option('--json', 'answer in JSON, one object per line')
     .configureHelp({ sortSubcommands: false, showGlobalOptions: false })
     .addHelpText('after', examples)
-    // Both are main.ts's to say and to do.
+    .configureOutput({
+      writeOut: (text) => stdout.write(text),
+      writeErr: (text) => stderr.write(text),
+      getOutHelpWidth: () => stdout.columns ?? plainColumns,
+      getErrHelpWidth: () => stderr.columns ?? plainColumns,
+      // Errors are main.ts's to say, and the exit code is its to set.
+      outputError: () => {},
+    })
     .exitOverride()
-    .configureOutput({ outputError: () => {} })
   addSettings(program)
   for (const add of commands) add(program, run)
   for (const command of program.commands) {
@@ -78,7 +87,7 @@ function addSettings(program: Command): void {
 function settingsHelp(program: Command, options: readonly Option[], error: boolean): string {
   const help = program.createHelp()
   const { getErrHelpWidth, getOutHelpWidth } = program.configureOutput()
-  help.prepareContext({ helpWidth: (error ? getErrHelpWidth : getOutHelpWidth)?.() ?? 80 })
+  help.prepareContext({ helpWidth: (error ? getErrHelpWidth : getOutHelpWidth)?.() ?? plainColumns })
   const termWidth = Math.max(...options.map(({ flags }) => flags.length))
   const items = options.map(({ flags, description }) => help.formatItem(flags, termWidth, description, help))
   return ['\nSettings, as flags of every command:', ...items].join('\n')

@@ -1,8 +1,8 @@
 /** `busbar publish --file`: the file, the progress bar and the summary around publish-lines.ts. */
 import { open } from 'node:fs/promises'
+import type { Readable } from 'node:stream'
 import { BusbarError, shown } from '../errors.ts'
 import { type ExitCode, exitCodes } from './exit.ts'
-import { readLines } from './lines.ts'
 import type { Output } from './output.ts'
 import { printable } from './printable.ts'
 import { bar, createProgress } from './progress.ts'
@@ -27,7 +27,8 @@ export async function publishFile(session: Session, path: string, { strict }: { 
     await Promise.race([reachRedis(bus), end.whenAsked])
     return publishLines({
       bus,
-      lines: readLines(source as AsyncIterable<Uint8Array>, maxLineBytes),
+      source,
+      maxLineBytes,
       maxInFlight: Math.min(maxInFlight, config.publish.maxWaiting),
       // One more line may come on top before it is full.
       maxBytesInFlight: Math.min(maxBytesInFlight, config.publish.maxWaitingBytes - maxLineBytes / 2),
@@ -43,13 +44,14 @@ export async function publishFile(session: Session, path: string, { strict }: { 
       },
     })
   })
+  source.destroy()
   progress.clear()
   await saySummary(ended, performance.now() - began, out)
   if (ended.fault) throw ended.fault.error
-  return ended.failed > 0 || ended.interrupted ? exitCodes.failed : exitCodes.ok
+  return ended.failed > 0 || ended.stopped ? exitCodes.failed : exitCodes.ok
 }
 
-async function openFile(path: string): Promise<{ source: AsyncIterable<Uint8Array>; size: number | undefined }> {
+async function openFile(path: string): Promise<{ source: Readable; size: number | undefined }> {
   try {
     const file = await open(path)
     const found = await file.stat()
@@ -77,14 +79,14 @@ function sayFailure({ line, code, message }: LineFailure, out: Output): void {
 }
 
 async function saySummary(ended: PublishLinesEnd, ms: number, out: Output): Promise<void> {
-  const { published, duplicates, failed, interrupted, fault } = ended
+  const { published, duplicates, failed, stopped, fault } = ended
   const rate = perSecond(published, ms)
   if (out.json) {
     const unanswered = fault && { unanswered: ranges(fault.lines) }
-    return out.printJson({ published, duplicates, failed, interrupted, ...unanswered, tookMs: Math.round(ms), rate })
+    return out.printJson({ published, duplicates, failed, stopped, ...unanswered, tookMs: Math.round(ms), rate })
   }
-  if (interrupted) out.note('Interrupted: the rest of the file was not read.')
-  if (fault) out.note(`Stopped: the rest of the file was not read. Lines without an answer: ${ranges(fault.lines)}`)
+  if (fault) out.note(`Lines without an answer: ${ranges(fault.lines)}`)
+  if (stopped) out.note('Stopped: the rest was not published.')
   const already = duplicates > 0 ? ` (${grouped(duplicates)} were there already)` : ''
   const failures = failed > 0 ? out.colors.red(`${grouped(failed)} failed`) : '0 failed'
   const took = `${(ms / 1000).toFixed(1)} s, ${grouped(rate)}/s`

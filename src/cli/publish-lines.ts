@@ -7,7 +7,7 @@
  */
 
 import { lineFault, readEventLine } from './event-line.ts'
-import type { Line } from './lines.ts'
+import { type Line, readLines } from './lines.ts'
 import type { CliBus } from './session.ts'
 
 export interface LineFailure {
@@ -26,74 +26,98 @@ export interface Tally {
 
 export interface PublishLinesOptions {
   bus: CliBus
-  lines: AsyncIterable<Line[]>
+  source: AsyncIterable<Uint8Array>
+  maxLineBytes: number
   maxInFlight: number
   maxBytesInFlight: number
   strict: boolean
+  /** Asks to stop before the end of the file. */
   signal: AbortSignal
   failed(failure: LineFailure): void
   progressed(tally: Tally): void
 }
 
 export interface PublishLinesEnd extends Tally {
-  /** Neither the end of the file nor an error. */
-  interrupted: boolean
-  /** What ended it that was no line's fault, and the lines that were in flight then and have no answer. */
+  /** Something else than the end of the file ended it: the rest was not read. */
+  stopped: boolean
+  /** What ended it that was no line's fault, and the lines that have no answer because of it. */
   fault?: { error: unknown; lines: number[] }
 }
 
 export async function publishLines(options: PublishLinesOptions): Promise<PublishLinesEnd> {
-  const { bus, lines, strict, signal } = options
-  const tally: Tally = { published: 0, duplicates: 0, failed: 0, bytesRead: 0 }
-  const room = createRoom(options.maxInFlight, options.maxBytesInFlight)
-  let fault: PublishLinesEnd['fault']
-  let complete = false
-
-  const isStopping = () => signal.aborted || fault !== undefined || (strict && tally.failed > 0)
-
-  function fail(line: Line, error: unknown): void {
-    const found = lineFault(error)
-    tally.failed += 1
-    if (found) return options.failed({ line: line.number, ...found })
-    fault ??= { error, lines: [] }
-    fault.lines.push(line.number)
-  }
-
-  async function publish(line: Line & { text: string }): Promise<void> {
-    try {
-      const { type, data, options: more } = readEventLine(line.text)
-      const { duplicate } = await bus.publish(type, data, more)
-      tally.published += 1
-      if (duplicate) tally.duplicates += 1
-    } catch (error) {
-      fail(line, error)
-    }
-  }
-
-  async function publishEach(batch: readonly Line[]): Promise<void> {
-    for (const line of batch) {
-      if (room.isFull) await room.free()
-      if (isStopping()) return
-      tally.bytesRead += line.bytes + 1
-      if ('problem' in line) {
-        tally.failed += 1
-        options.failed({ line: line.number, code: 'EVENT_INVALID', message: `The line ${line.problem}.` })
-      } else room.take(line.bytes, publish(line))
-    }
-  }
-
+  const run = new Run(options)
+  const lines = readLines(options.source, { maxBytes: options.maxLineBytes, signal: run.stop })
   for await (const batch of lines) {
-    await publishEach(batch)
-    options.progressed(tally)
-    if (isStopping()) break
+    await run.publishEach(batch)
+    options.progressed(run.tally)
   }
-  complete = !isStopping()
-  await room.empty()
-  return { ...tally, interrupted: signal.aborted && !complete, ...(fault ? { fault } : {}) }
+  const stopped = run.stop.aborted
+  await run.room.empty()
+  return { ...run.tally, stopped, ...(run.fault ? { fault: run.fault } : {}) }
+}
+
+class Run {
+  readonly tally: Tally = { published: 0, duplicates: 0, failed: 0, bytesRead: 0 }
+  readonly room: Room
+  readonly stop: AbortSignal
+  fault: PublishLinesEnd['fault']
+  readonly #own = new AbortController()
+  readonly #options: PublishLinesOptions
+
+  constructor(options: PublishLinesOptions) {
+    this.#options = options
+    this.room = createRoom(options.maxInFlight, options.maxBytesInFlight)
+    this.stop = AbortSignal.any([this.#own.signal, options.signal])
+  }
+
+  async publishEach(batch: readonly Line[]): Promise<void> {
+    for (const line of batch) {
+      if (this.room.isFull()) await this.room.free()
+      if (this.stop.aborted) return
+      this.tally.bytesRead += line.bytes + 1
+      if ('text' in line) this.room.take(line.bytes, this.#publish(line))
+      else this.#fail(line, { code: 'EVENT_INVALID', message: `The line ${line.problem}.` })
+    }
+  }
+
+  async #publish(line: Line & { text: string }): Promise<void> {
+    try {
+      const { type, data, options } = readEventLine(line.text)
+      const { duplicate } = await this.#options.bus.publish(type, data, options)
+      this.tally.published += 1
+      if (duplicate) this.tally.duplicates += 1
+    } catch (error) {
+      const found = lineFault(error)
+      if (found) this.#fail(line, found)
+      else this.#failBlameless(line, error)
+    }
+  }
+
+  #fail(line: Line, found: { code: string; message: string }): void {
+    this.tally.failed += 1
+    this.#options.failed({ line: line.number, ...found })
+    if (this.#options.strict) this.#own.abort()
+  }
+
+  #failBlameless(line: Line, error: unknown): void {
+    this.tally.failed += 1
+    this.fault ??= { error, lines: [] }
+    this.fault.lines.push(line.number)
+    this.#own.abort()
+  }
+}
+
+interface Room {
+  isFull(): boolean
+  take(size: number, work: Promise<void>): void
+  /** Resolves when there is room again. */
+  free(): Promise<void>
+  /** Resolves when nothing is in flight. */
+  empty(): Promise<void>
 }
 
 /** Counts what is in flight. */
-function createRoom(maxCalls: number, maxBytes: number) {
+function createRoom(maxCalls: number, maxBytes: number): Room {
   let calls = 0
   let bytes = 0
   let changed: (() => void) | undefined
@@ -103,10 +127,8 @@ function createRoom(maxCalls: number, maxBytes: number) {
     })
   const isFull = () => calls >= maxCalls || bytes >= maxBytes
   return {
-    get isFull() {
-      return isFull()
-    },
-    take(size: number, work: Promise<void>): void {
+    isFull,
+    take(size, work) {
       calls += 1
       bytes += size
       void work.finally(() => {
@@ -115,10 +137,10 @@ function createRoom(maxCalls: number, maxBytes: number) {
         changed?.()
       })
     },
-    async free(): Promise<void> {
+    async free() {
       while (isFull()) await change()
     },
-    async empty(): Promise<void> {
+    async empty() {
       while (calls > 0) await change()
     },
   }

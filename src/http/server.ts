@@ -10,7 +10,7 @@
 import { type TypeBoxTypeProvider, TypeBoxValidatorCompiler } from '@fastify/type-provider-typebox'
 import { type FastifyInstance, type FastifyReply, type FastifyRequest, fastify } from 'fastify'
 import type { Bus } from '../bus.ts'
-import { BusbarError } from '../errors.ts'
+import { BusbarError, shown } from '../errors.ts'
 import { answerBrokenRequest, discardRest } from './broken-request.ts'
 import { decodeBody } from './event-body.ts'
 import { idParams, listTopics, publishBody, readById } from './events.ts'
@@ -114,12 +114,8 @@ function createApp({ bodyMaxBytes, requestMs = 120_000 }: DoorOptions) {
 /** What holds for every request: how it is read, refused, counted and answered. */
 function addRules(app: App, options: DoorOptions, isClosing: () => boolean): void {
   const { bus } = options
+  // A body is read only where a route takes one, and only from who has the token.
   app.removeAllContentTypeParsers()
-  app.addContentTypeParser(acceptedTypes, { parseAs: 'buffer' }, (request, body, done) => {
-    const encoding = request.headers['content-encoding'] ?? 'identity'
-    if (encoding.toLowerCase() !== 'identity') return done(unsupportedType(`with content encoding ${encoding}`))
-    done(null, decodeBody(body as Buffer))
-  })
   app.addHook('onRequest', async (request, reply) => {
     reply.headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' })
     const startedAt = performance.now()
@@ -134,6 +130,12 @@ function addRules(app: App, options: DoorOptions, isClosing: () => boolean): voi
     throw BusbarError.of('ROUTE_NOT_FOUND', { method: request.method, path })
   })
   app.setErrorHandler((error, request, reply) => sendProblem(reply, toOurs(options, request, error)))
+}
+
+function readText(request: FastifyRequest, body: Buffer | string, done: (error: Error | null, text?: string) => void) {
+  const encoding = request.headers['content-encoding'] ?? 'identity'
+  if (encoding.toLowerCase() !== 'identity') return done(unsupportedType(`with content encoding ${shown(encoding)}`))
+  done(null, decodeBody(body as Buffer))
 }
 
 /** The one translation: what nobody expected is reported here and INTERNAL outside. */
@@ -187,6 +189,7 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams): void {
     routes.addHook('onRequest', async (request) => {
       if (!carriesToken(request.headers.authorization)) throw BusbarError.of('UNAUTHENTICATED')
     })
+    routes.addContentTypeParser(acceptedTypes, { parseAs: 'buffer' }, readText)
     const typed = routes.withTypeProvider<TypeBoxTypeProvider>()
     typed.post('/events', (request, reply) => publishBody(bus, request, reply))
     typed.get('/events/:id', { schema: { params: idParams } }, (request, reply) =>

@@ -2,7 +2,7 @@
  * A position in the whole log: one seq per partition, everything up to and including it has been passed.
  *
  * As text it is base64url of varints: the highest seq, then for each partition 0 if it is at its very beginning, else
- * its distance below the highest plus one. Partitions that grow together are seconds apart, so 16 of them take about
+ * its distance below the highest plus one; without partitions it means that seq in all of them. Partitions that grow together are seconds apart, so 16 of them take about
  * 100 characters instead of 270.
  */
 import { BusbarError, shown } from '../errors.ts'
@@ -17,12 +17,28 @@ export function writeCursor(cursor: Cursor): string {
   return Buffer.from(bytes).toString('base64url')
 }
 
+/** The same seq in every partition, however many there are. */
+export function writeCursorAt(seq: number): string {
+  const bytes: number[] = []
+  pushVarint(bytes, seq)
+  return Buffer.from(bytes).toString('base64url')
+}
+
+/** The last seq before a time: seq is the server's clock in µs. */
+export function seqBefore(time: number | Date): number {
+  const ms = time instanceof Date ? time.getTime() : time
+  if (typeof ms !== 'number' || !(ms >= 0 && ms <= 8.64e15))
+    throw BusbarError.of('CURSOR_INVALID', { value: shown(time), problem: 'is not a time' })
+  return Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, Math.floor(ms) * 1000 - 1))
+}
+
 export function readCursor(text: string, partitions: number): number[] {
   const invalid = (problem: string) => BusbarError.of('CURSOR_INVALID', { value: shown(text), problem })
   if (text.length > 16 + partitions * 12 || !/^[A-Za-z0-9_-]+$/.test(text)) throw invalid('is not a cursor')
   const numbers = readVarints(Buffer.from(text, 'base64url'))
   if (!numbers) throw invalid('is not a cursor')
   const [highest, ...below] = numbers
+  if (below.length === 0) return Array<number>(partitions).fill(highest!)
   if (below.length !== partitions)
     throw invalid(`is of a log with ${below.length} partitions, this one has ${partitions}`)
   const cursor = below.map((distance) => (distance === 0 ? 0 : highest! - distance + 1))

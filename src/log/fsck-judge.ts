@@ -73,17 +73,17 @@ export function placeProblem(object: string, partition: number, partitions: numb
 export interface Link {
   seq: number
   prev: number | null | undefined
-  keyless: boolean
+  /** '' without key. */
+  object: string
   /** The object's event before it, as far as it was read. */
   known: number | undefined
-  /** What was trimmed when the event was read: everything above was read too. */
-  trimmed: number
   unreadable: ReadonlySet<number>
 }
 
-export function linkProblem({ seq, prev, keyless, known, trimmed, unreadable }: Link): Problem {
+/** `trimmed` is that of the instant at which the event was read: everything above it was read too. */
+export function linkProblem({ seq, prev, object, known, unreadable }: Link, trimmed: number): Problem {
   if (prev === (known ?? null) || prev === undefined) return undefined
-  if (keyless) return `its prev is ${prev}, but it has no key`
+  if (object === '') return `its prev is ${prev}, but it has no key`
   if (prev !== null && prev >= seq) return `its prev ${prev} is not before it`
   // Retention can pass the reading: then the object's events in between went unread.
   if (prev !== null && prev > (known ?? 0) && (prev <= trimmed || unreadable.has(prev))) return undefined
@@ -128,7 +128,7 @@ export interface Walked {
   unreadable: ReadonlySet<number>
 }
 
-/** The head of an object whose last event up to the horizon is `event`, still kept. */
+/** The head of an object whose last event up to the horizon is `event`. One that cannot be a head is for headProblem. */
 export function keptHeadProblem(
   head: number | undefined,
   event: number,
@@ -137,7 +137,7 @@ export function keptHeadProblem(
 ): Problem {
   if (event <= meta.trimmed || head === event) return undefined
   if (head === undefined) return `it has no head, but its event ${event} is kept`
-  if ((head > horizon && head <= meta.last) || unreadable.has(head)) return undefined
+  if (!(head <= horizon) || unreadable.has(head)) return undefined
   return `its head is ${head}, but its last event is ${event}`
 }
 
@@ -146,13 +146,13 @@ export function headProblem(
   generation: 'heads' | 'headsOld',
   object: string,
   head: number,
-  { horizon, lasts, unreadable }: Walked,
+  { horizon, lasts }: Walked,
   meta: Meta,
 ): Problem {
   if (Number.isNaN(head)) return `its entry in ${generation} is not a seq`
   if (head > meta.last) return `its head ${head} is above the partition's last ${meta.last}`
   if (generation === 'headsOld' && head > (meta.headsClosed ?? Number.POSITIVE_INFINITY))
     return `its head ${head} is in headsOld, which was closed at ${meta.headsClosed}`
-  if (lasts.has(object) || head <= meta.trimmed || head > horizon || unreadable.has(head)) return undefined
+  if (lasts.has(object) || head <= meta.trimmed || head > horizon) return undefined
   return `its head is ${head}, but no such event is kept, and it is not trimmed`
 }

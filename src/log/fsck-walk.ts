@@ -12,7 +12,6 @@ import {
   type Edges,
   entryProblem,
   judgeEnvelope,
-  type Link,
   linkProblem,
   metaProblems,
   placeProblem,
@@ -41,16 +40,14 @@ interface Suspicion {
   problem: (meta: Meta) => string | undefined
 }
 
+type Suspect = (check: FsckCheck, where: string, problem: Suspicion['problem']) => void
+
 /** Reports what is wrong with meta. Answers whether the rest of the partition can be judged by it. */
 export async function* checkMeta(source: LogSource, partition: number): AsyncGenerator<Finding, boolean> {
-  let problems = metaProblems(await readEdges(source, partition))
-  if (problems.length > 0) {
-    const again = await readEdges(source, partition)
-    problems = metaProblems(again)
-    for (const problem of problems) yield { check: 'meta', where: `partition ${partition}`, problem }
-    return !Object.values(again.meta).some(Number.isNaN)
-  }
-  return true
+  if (metaProblems(await readEdges(source, partition)).length === 0) return true
+  const again = await readEdges(source, partition)
+  for (const problem of metaProblems(again)) yield { check: 'meta', where: `partition ${partition}`, problem }
+  return !Object.values(again.meta).some(Number.isNaN)
 }
 
 async function readEdges(source: LogSource, partition: number): Promise<Edges> {
@@ -167,43 +164,37 @@ class Walk implements Walked {
     return this.tally.entries - this.#entriesToHorizon > maxEntriesPastHorizon
   }
 
-  *judge(entries: readonly Entry[], meta: Meta): Generator<Suspicion> {
+  /** Takes the next entries in; answers what looks wrong in them. */
+  judge(entries: readonly Entry[], meta: Meta): Suspicion[] {
     this.#horizon ??= meta.last
+    const suspicions: Suspicion[] = []
     for (const entry of entries) {
       this.tally.add(entry)
       if (entry.seq > this.#horizon) continue
       this.#entriesToHorizon = this.tally.entries
-      yield* this.#judgeEntry(entry)
-      for (const event of entry.events) yield* this.#judgeEvent(entry, event, meta)
+      const suspect = (check: FsckCheck, where: string, problem: Suspicion['problem']) =>
+        suspicions.push({ check, entry, where, problem })
+      const problem = entryProblem(entry, this.#before)
+      if (problem) suspect('entry-ids', `entry ${entry.id} of partition ${this.#partition}`, () => problem)
+      this.#before = entry.seq
+      for (const event of entry.events) this.#judgeEvent(event, meta, suspect)
     }
+    return suspicions
   }
 
-  *#judgeEntry(entry: Entry): Generator<Suspicion> {
-    const problem = entryProblem(entry, this.#before)
-    this.#before = entry.seq
-    const where = `entry ${entry.id} of partition ${this.#partition}`
-    if (problem) yield { check: 'entry-ids', entry, where, problem: () => problem }
-  }
-
-  *#judgeEvent(entry: Entry, event: RawEvent, meta: Meta): Generator<Suspicion> {
-    const where = `event ${this.#partition}-${event.seq}`
+  #judgeEvent(event: RawEvent, meta: Meta, suspect: Suspect): void {
+    const { seq } = event
+    const where = `event ${this.#partition}-${seq}`
     const envelope = judgeEnvelope(event.envelope)
     if (envelope.problem !== undefined) {
-      this.unreadable.add(event.seq)
-      return yield { check: 'envelopes', entry, where, problem: () => envelope.problem }
+      this.unreadable.add(seq)
+      return void suspect('envelopes', where, () => envelope.problem)
     }
     const { object } = envelope
     const misplaced = object === '' ? undefined : placeProblem(object, this.#partition, this.#partitions)
-    if (misplaced) yield { check: 'partition', entry, where, problem: () => misplaced }
-    const link = this.#link(object, event)
-    const problem = ({ trimmed }: Meta) => linkProblem({ ...link, trimmed })
-    if (problem(meta)) yield { check: 'chain', entry, where, problem }
-  }
-
-  /** Takes the event into its object's chain. One without key stands alone. */
-  #link(object: string, { seq, prev }: RawEvent): Omit<Link, 'trimmed'> {
-    const known = object === '' ? undefined : this.lasts.get(object)
+    if (misplaced) suspect('partition', where, () => misplaced)
+    const link = { seq, prev: readPrev(event.prev), object, known: this.lasts.get(object), unreadable: this.unreadable }
     if (object !== '') this.lasts.set(object, seq)
-    return { seq, prev: readPrev(prev), known, keyless: object === '', unreadable: this.unreadable }
+    if (linkProblem(link, meta.trimmed)) suspect('chain', where, ({ trimmed }) => linkProblem(link, trimmed))
   }
 }

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Open a namespace: create its record on first use, answer what is stored.
 --
 -- KEYS[1] namespace   hash  partitions, tags, retention

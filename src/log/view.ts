@@ -1,10 +1,9 @@
 /** What people ask of the log: one event, an object's history, a stretch of time, and keeping a stretch from retention. */
 
 import type { Redis } from 'ioredis'
-import { BusbarError, shown } from '../errors.ts'
 import { checkTenant, checkText, defaultTenant, type Event, kindOf, limits } from '../event.ts'
 import { compilePattern, type Pattern } from '../pattern.ts'
-import { readCursor } from './cursor.ts'
+import { readCursor, seqBefore } from './cursor.ts'
 import { dropHold, placeHold } from './holds.ts'
 import type { Namespace } from './namespace.ts'
 import { type HistoryOptions, LogPages, type LogRecord, readEvent, readHistory, readLasts, toEvent } from './read.ts'
@@ -96,12 +95,4 @@ async function* readPartition(
 function startOf(since: ReadOptions['since'], partitions: number): number[] {
   if (typeof since === 'string') return readCursor(since, partitions)
   return Array<number>(partitions).fill(since === undefined ? 0 : seqBefore(since))
-}
-
-/** The last seq before a time: seq is the server's clock in µs. */
-function seqBefore(time: number | Date): number {
-  const ms = time instanceof Date ? time.getTime() : time
-  if (typeof ms !== 'number' || !(ms >= 0 && ms <= 8.64e15))
-    throw BusbarError.of('CURSOR_INVALID', { value: shown(time), problem: 'is not a time' })
-  return Math.max(0, Math.floor(ms) * 1000 - 1)
 }

@@ -142,8 +142,10 @@ export function withOptions(call: Call, events: readonly WrittenEvent[], options
   }
   if (options.expectPrev !== undefined) option.expectPrev = checkExpectPrev(options.expectPrev, first.object)
   if (options.state !== undefined) option.state = writeJson(options.state, 'state')
-  const size = events.reduce((sum, event) => sum + event.envelope.length, 0)
-  return { ...call, events, partitionBy, option: JSON.stringify(option), options, size }
+  const text = JSON.stringify(option)
+  // A state waits and travels like the events, so it counts like them.
+  const size = events.reduce((sum, event) => sum + event.envelope.length, text.length)
+  return { ...call, events, partitionBy, option: text, options, size }
 }
 
 function checkExpectPrev(expectPrev: number | null, object: string): string {

@@ -213,6 +213,7 @@ if live ~= '' then
     local kind, tenant, rest, data = match(envelope, '^{"type":"([%w_.-]+)","tenant":"([^"]+)"([^\n]*)}\n(.*)$')
     -- Above only the start of an envelope is looked at; what is stored must not fail any more.
     if kind then
+      if not string.find(rest, ',"key":"', 1, true) then rest = ',"key":null' .. rest end
       if not string.find(rest, ',"time":%d') then rest = rest .. ',"time":' .. text(math.floor((seq - stored + i) / 1000)) end
       redis.call('PUBLISH', prefix .. tenant .. ':' .. kind, '{"id":"' .. partition .. '-' .. own .. '","seq":' .. own
         .. ',"prev":' .. (prev == '' and 'null' or prev) .. ',"type":"' .. kind .. '","tenant":"' .. tenant .. '"' .. rest

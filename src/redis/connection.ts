@@ -60,6 +60,8 @@ export function connect(context: ConnectionContext, url: string, role: string): 
     ...redisOptions(url),
     maxRetriesPerRequest: 0,
     enableOfflineQueue: false,
+    // hints.ts does it: when ioredis does and the connection breaks again, nobody catches the failure and the process ends.
+    autoResubscribe: false,
     connectTimeout: 5_000,
     disableClientInfo: true,
     retryStrategy: (times) => Math.min(25 * 2 ** Math.min(times, 10), maxReconnectMs) * (0.5 + Math.random()),

@@ -18,7 +18,7 @@ export function createHints(connection: Connection): Hints {
   connection.redis.on('message', (channel: string, message: string) => {
     for (const listener of listeners.get(channel) ?? []) listener(message)
   })
-  // ioredis subscribes again only to what was subscribed when the connection broke; a wish made meanwhile is ours.
+  // A new connection has no subscriptions: neither those of the one that broke nor what was wished for meanwhile.
   connection.onReady(() => {
     const channels = [...listeners.keys()]
     if (channels.length > 0) connection.redis.subscribe(...channels).catch(() => undefined)

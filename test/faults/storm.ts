@@ -1,10 +1,11 @@
 /** Buses that publish at random, several calls in flight each, through whatever the network does. */
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import { onTestFinished } from 'vitest'
-import type { Bus } from '../../src/bus.ts'
+import { type Bus, busbar } from '../../src/bus.ts'
 import type { BusOptions } from '../../src/bus-options.ts'
 import { publishScript } from '../../src/publish/scripts.ts'
-import { freshNamespace, plainRedis, testBus } from '../support/bus.ts'
+import { freshNamespace, plainRedis } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Command, type RedisProxy, startProxy } from '../support/proxy.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../support/redis.ts'
@@ -57,15 +58,21 @@ export async function faultyPlace({ partitions = 16, args = [] }: PlaceOptions =
   })
   const namespace = freshNamespace()
   const redis = plainRedis(server.url)
+  // Tests kill the server.
+  redis.on('error', () => undefined)
   // So that the first decision about a publish meets one that runs, and not one that is unknown to the server.
-  const warm = testBus({ redis: server.url })
+  const warm = busbar({ redis: server.url })
   await warm.publish('warm.up')
   await warm.close()
   return {
     namespace,
     server,
     proxy,
-    bus: (options) => testBus({ redis: proxy.url, namespace, partitions, ...options }),
+    bus(options) {
+      const bus = busbar({ redis: proxy.url, namespace, partitions, ...options })
+      onTestFinished(() => bus.close({ timeout: '1s' }))
+      return bus
+    },
     redis,
     log: () => storedEvents(redis, namespace),
     async quiet() {
@@ -87,6 +94,8 @@ export interface Storm {
   enough(): boolean
   /** Of each call; without it the bus's own. */
   timeout?(): number
+  /** Between two calls, where a log that grows at full speed would take longer to compare than to publish. */
+  pauseMs?: number
 }
 
 /** Publishes in all ways until told to stop; resolves when every call has its outcome. */
@@ -102,6 +111,7 @@ export async function publishAtRandom(storm: Storm): Promise<void> {
     })
     inFlight.add(call)
     if (inFlight.size >= maxInFlight || storm.random.float() < 0.1) await Promise.race(inFlight)
+    if (storm.pauseMs) await sleep(storm.pauseMs)
   }
   await Promise.all([chained, ...inFlight])
 }
@@ -150,7 +160,7 @@ function anyKey({ name, random }: Storm): string | undefined {
 }
 
 /** Each call expects the one before: a repeat that was taken for a new call would be a conflict with itself. */
-async function publishChained({ bus, name, ledger, enough }: Storm): Promise<void> {
+async function publishChained({ bus, name, ledger, enough, pauseMs }: Storm): Promise<void> {
   const key = `${name}:chain`
   let expectPrev: number | null = null
   while (!enough()) {
@@ -159,5 +169,6 @@ async function publishChained({ bus, name, ledger, enough }: Storm): Promise<voi
     ])
     if (!answer || 'error' in answer) return
     expectPrev = answer.seq
+    if (pauseMs) await sleep(pauseMs)
   }
 }

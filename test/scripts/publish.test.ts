@@ -1,7 +1,11 @@
 /** What publish/publish.lua stores and tells. Seqs are small because the tests set the clock. */
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { holdScript } from '../../src/log/holds.ts'
 import { openNamespace } from '../../src/log/namespace.ts'
+import { eventScript, historyScript } from '../../src/log/read.ts'
+import { liftScript } from '../../src/log/rollback.ts'
 import { liveChannelPrefix } from '../../src/redis/keys.ts'
+import { runScript } from '../../src/redis/script.ts'
 import { plainRedis } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { envelopeOf, objects, type Stored, stored, testPartition } from '../support/partition.ts'
@@ -207,15 +211,15 @@ describe('messages', () => {
       ],
       [
         `${prefix}default:mail`,
-        '{"id":"7-6000000","seq":6000000,"prev":null,"type":"mail","tenant":"default","time":6000,"data":[1]}',
+        '{"id":"7-6000000","seq":6000000,"prev":null,"type":"mail","tenant":"default","key":null,"time":6000,"data":[1]}',
       ],
       [
         `${prefix}default:mail`,
-        '{"id":"7-6000002","seq":6000002,"prev":null,"type":"mail","tenant":"default","time":6000,"data":[2]}',
+        '{"id":"7-6000002","seq":6000002,"prev":null,"type":"mail","tenant":"default","key":null,"time":6000,"data":[2]}',
       ],
       [
         `${prefix}default:mail`,
-        '{"id":"7-8000000","seq":8000000,"prev":null,"type":"mail","tenant":"default","time":8000,"data":"end"}',
+        '{"id":"7-8000000","seq":8000000,"prev":null,"type":"mail","tenant":"default","key":null,"time":8000,"data":"end"}',
       ],
     ])
   })
@@ -228,7 +232,7 @@ describe('a Redis without memory left', () => {
     return plainRedis(server.url)
   }
 
-  test('refuses a flush and a new namespace before anything is written; whatever drains goes on', async () => {
+  test('refuses a flush before anything is written; whatever opens, reads and drains goes on', async () => {
     const redis = await fullRedis()
     const p = testPartition(redis)
     await p.flush(objects(300), { nowUs: 100 })
@@ -236,10 +240,14 @@ describe('a Redis without memory left', () => {
     const before = [await p.stored(), await p.meta(), await redis.xlen(p.keys.log)]
     const flush = p.flush(['acme/new'], { process: 'me', n: 1, calls: [[1, 1, { state: '1' }]] })
     await expect(flush).rejects.toThrow(/^OOM/)
-    const wish = { name: 'another', partitions: 4, retention: undefined }
-    await expect(openNamespace(redis, wish)).rejects.toThrow(/^OOM/)
     expect([await p.stored(), await p.meta(), await redis.xlen(p.keys.log)]).toEqual(before)
-    expect(await redis.exists('another:{namespace}:namespace')).toBe(0)
+    const wish = { name: p.namespace, partitions: 1, retention: undefined }
+    expect((await openNamespace(redis, wish)).partitions).toHaveLength(1)
+    expect(await runScript(redis, holdScript, { keys: p.keys, name: 'h', seq: 1_000 })).toBe('held')
+    expect(await runScript(redis, liftScript, { keys: p.keys, seen: 500 })).toBe(399)
+    expect(await runScript(redis, eventScript, { keys: p.keys, seq: 100 })).toBeDefined()
+    const walk = { keys: p.keys, object: 'acme/o:0', from: undefined, limit: 1 }
+    expect(await runScript(redis, historyScript, walk)).toHaveLength(3)
     expect(await p.trim({ maxEvents: 0 })).toMatchObject({ removed: 300 })
     await redis.config('SET', 'maxmemory', '0')
     expect(await p.flush(['acme/new'], { process: 'me', n: 1, nowUs: 1_000 })).toEqual(stored(1_000, ['']))

@@ -116,6 +116,7 @@ export async function fsckWhile(
   redis: Redis,
   namespace: string,
   around: (read: number, ask: () => Promise<unknown>) => Promise<unknown>,
+  found: (finding: Finding) => void = () => undefined,
 ): Promise<{ findings: Finding[]; reads: number }> {
   const opened: Namespace = await openNamespace(redis, { name: namespace, partitions: undefined, retention: undefined })
   let reads = 0
@@ -125,5 +126,10 @@ export async function fsckWhile(
       return around(reads, () => ask(redis, opened)) as ReturnType<typeof ask>
     },
   }
-  return { findings: await collect(fsck(source)), reads }
+  const findings: Finding[] = []
+  for await (const finding of fsck(source)) {
+    found(finding)
+    findings.push(finding)
+  }
+  return { findings, reads }
 }

@@ -47,9 +47,15 @@ async function* examine(config: Config): AsyncGenerator<judge.Finding> {
 }
 
 function folderFacts(path: string): judge.FolderFacts {
-  const token = join(path, 'root-token')
-  const modeOf = (file: string) => statSync(file, { throwIfNoEntry: false })?.mode
-  return { path, mode: modeOf(path), writable: canWrite(path), tokenMode: modeOf(token) }
+  return { path, mode: modeOf(path), writable: canWrite(path), tokenMode: modeOf(join(path, 'root-token')) }
+}
+
+function modeOf(path: string): number | undefined {
+  try {
+    return statSync(path).mode
+  } catch {
+    return undefined
+  }
 }
 
 function canWrite(path: string): boolean {

@@ -14,7 +14,7 @@ interface Options {
   time?: number
   trace?: string
   idempotencyKey?: string
-  expectPrev?: number | null
+  expectPrev?: string
   file?: string
   strict?: boolean
 }
@@ -30,7 +30,7 @@ export const addPublish: AddCommand = (program, run) => {
     .option('--time <time>', timeForms, timeOption)
     .option('--trace <text>', 'goes along with the event')
     .option('--idempotency-key <key>', 'the same one again within 24 hours stores nothing')
-    .option('--expect-prev <seq>', 'refuse unless this is the last seq of the key; none for its first', prevOption)
+    .option('--expect-prev <seq>', 'refuse unless this is the last seq of the key; none for its first')
     .option(
       '--file <path>',
       'one JSON object per line: type, data, tenant, key, time, trace, idempotencyKey; - is stdin',
@@ -51,9 +51,10 @@ export const addPublish: AddCommand = (program, run) => {
 async function publishOne(session: Session, type: string, given: string | undefined, options: Options) {
   const { out, io } = session
   const data = given === '-' ? await readStdin(io.stdin) : given
-  const { file, strict, ...more } = options
+  const { file, strict, expectPrev, ...more } = options
+  const call = expectPrev === undefined ? more : { ...more, expectPrev: readPrev(expectPrev) }
   const answer = await session.withBus((bus) =>
-    bus.publish(type, data === undefined ? undefined : new RawJson(data), more),
+    bus.publish(type, data === undefined ? undefined : new RawJson(data), call),
   )
   if (out.json) await out.printJson(answer)
   else {
@@ -87,7 +88,7 @@ function timeOption(value: string): number {
   throw BusbarError.of('PARAMETER_INVALID', { name: 'time', value: shown(value), problem: `must be ${timeForms}` })
 }
 
-function prevOption(value: string): number | null {
+function readPrev(value: string): number | null {
   if (value === 'none' || value === 'null') return null
   if (/^[1-9]\d{0,15}$/.test(value)) return Number(value)
   const problem = 'must be a seq, or none'

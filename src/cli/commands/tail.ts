@@ -1,10 +1,9 @@
 /** `busbar tail PATTERN…`: follows the log until it is ended, has its number of events, or nobody reads on. */
-import type { Live } from '../../bus.ts'
 import { parseDuration } from '../../duration.ts'
-import type { Event } from '../../event.ts'
 import type { TelemetryListener } from '../../runtime/telemetry.ts'
 import { createEventRows, timeText } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
+import { type Followed, follow } from '../follow.ts'
 import { createLog } from '../log-lines.ts'
 import { countOption, readTime } from '../options.ts'
 import type { Output } from '../output.ts'
@@ -32,13 +31,13 @@ async function tail(session: Session, patterns: string[], { since, limit }: Opti
   using end = onEndRequest()
   const bus = session.openBus(tailLog(session))
   try {
-    const reader = bus.live(patterns.length > 0 ? patterns : '>', {
+    const events = follow(bus, patterns.length > 0 ? patterns : ['>'], {
       since: readSince(since, Date.now()),
       signal: AbortSignal.any([end.asked, out.closed]),
       onGap: (gap) => sayGap(gap, out),
     })
     await Promise.race([reachRedis(bus), end.whenAsked])
-    const cursor = await printEvents(reader, limit, out)
+    const cursor = await printEvents(events, limit, out)
     if (cursor !== undefined && !out.closed.aborted) sayCursor(cursor, out)
   } finally {
     await bus.close()
@@ -47,17 +46,21 @@ async function tail(session: Session, patterns: string[], { since, limit }: Opti
 }
 
 /** Answers where to go on after the last printed event. */
-async function printEvents(reader: Live<Event>, limit: number | undefined, out: Output): Promise<string | undefined> {
+async function printEvents(
+  events: AsyncIterable<Followed>,
+  limit: number | undefined,
+  out: Output,
+): Promise<string | undefined> {
   const row = createEventRows(out)
-  let events = 0
-  let cursor: string | undefined
-  for await (const event of reader) {
-    cursor = reader.cursor
+  let count = 0
+  let last: string | undefined
+  for await (const { event, cursor } of events) {
+    last = cursor()
     await (out.json ? out.printJsonText(event.toText()) : out.print(row(event)))
-    events += 1
-    if (events === limit) break
+    count += 1
+    if (count === limit) break
   }
-  return cursor
+  return last
 }
 
 /** Times and durations as numbers; anything else is for the reader to judge. */

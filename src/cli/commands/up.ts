@@ -7,8 +7,7 @@
  */
 import { join } from 'node:path'
 import { describeConfig } from '../../config.ts'
-import { type Door, openDoor } from '../../http/server.ts'
-import { loadRootToken } from '../../http/token.ts'
+import type { Door } from '../../http/server.ts'
 import type { TelemetryEvent, TelemetryListener } from '../../runtime/telemetry.ts'
 import { exitCodes } from '../exit.ts'
 import { createLog } from '../log-lines.ts'
@@ -58,6 +57,11 @@ async function start(session: Session, bus: CliBus, log: HeldLog, end: EndReques
   await bus.run()
   // The bus closes at these signals by itself; here the door must have finished first.
   end.takeOver()
+  // Loaded only here: the door's libraries take longer than most other commands as a whole.
+  const [{ openDoor }, { loadRootToken }] = await Promise.all([
+    import('../../http/server.ts'),
+    import('../../http/token.ts'),
+  ])
   const door = await openDoor({ bus, ...config.http, rootToken: await loadRootToken(config.dataDir) })
   return { door, running: describeRunning(session, log, door) }
 }
@@ -104,5 +108,8 @@ function createHeldLog(session: Session): HeldLog {
 }
 
 function whenAborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
 }

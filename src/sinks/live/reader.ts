@@ -9,9 +9,8 @@
  * So a consumer that stops costs nothing and goes on later from where it was. Only retention can make it miss
  * something, and that is said (`onGap`).
  */
-import { BusbarError, shown } from '../../errors.ts'
 import { type Event, kindOf } from '../../event.ts'
-import { readCursor, writeCursor } from '../../log/cursor.ts'
+import { readCursor, seqBefore, writeCursor, writeCursorAt } from '../../log/cursor.ts'
 import { toEvent } from '../../log/read.ts'
 import { compilePattern, type Matcher, type Pattern } from '../../pattern.ts'
 import { mayPass } from '../../redis/connection.ts'
@@ -62,6 +61,9 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   #bufferedBytes = 0
   #wakes: (() => void)[] = []
   #done = false
+  /** The cursor of a reader that has ended: the hub goes on without it. */
+  #endedAt: string | undefined
+  readonly #abort = () => this.#end()
 
   constructor(context: ReaderContext, pattern: Pattern, options: LiveOptions) {
     this.#context = context
@@ -69,7 +71,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     this.#matcher = compilePattern(pattern)
     this.#options = options
     if (options.signal?.aborted) this.#end()
-    options.signal?.addEventListener('abort', () => this.#end(), { once: true })
+    else options.signal?.addEventListener('abort', this.#abort)
   }
 
   [Symbol.asyncIterator](): this {
@@ -79,15 +81,18 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   /** Resolves when the reader has its place: every matching event published after this is delivered. */
   ready(): Promise<void> {
     this.#opened ??= this.#open().catch((error) => {
-      this.#opened = undefined
+      this.#end()
       throw error
     })
     return this.#opened
   }
 
-  /** Where to go on after the last delivered event: pass it as `since`. */
+  /** Where to go on after the last delivered event, or where it was to begin: pass it as `since`. */
   get cursor(): string {
-    return writeCursor(this.#taken.map((_, partition) => this.#passed(partition)))
+    if (this.#endedAt !== undefined) return this.#endedAt
+    if (this.#taken.length > 0) return writeCursor(this.#taken.map((_, partition) => this.#passed(partition)))
+    const { since = 'now' } = this.#options
+    return typeof since === 'string' ? since : writeCursorAt(seqBefore(since))
   }
 
   async next(): Promise<IteratorResult<Event, undefined>> {
@@ -148,10 +153,8 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     if (since === 'now') return lasts
     if (since === 'beginning') return lasts.map(() => 0)
     if (typeof since === 'string') return this.#withinLog(readCursor(since, hub.partitions), lasts)
-    const ms = since instanceof Date ? since.getTime() : since
-    if (!Number.isFinite(ms) || ms < 0 || ms > 8.64e15)
-      throw BusbarError.of('CURSOR_INVALID', { value: shown(since), problem: 'is not a time' })
-    return lasts.map((last) => Math.min(last, Math.max(0, Math.floor(ms) * 1000 - 1)))
+    const seq = seqBefore(since)
+    return lasts.map((last) => Math.min(last, seq))
   }
 
   /** A cursor above the log's end is from before a rollback: what was there is gone, what comes must not be missed. */
@@ -201,14 +204,18 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
       const from = this.#taken[partition]!
       const hubWas = hub.position(partition)
       const page = await hub.readPage(partition, from).catch((error) => this.#afterFailure(error))
-      if (!page) return
+      if (!page || this.#done) return
       if (page.trimmed > from && from > 0) this.#gap({ partition, from, to: page.trimmed })
       for (const record of page.records) {
         const kind = kindOf(record.envelope)
         if (kind && this.#matcher.matches(kind.tenant, kind.type)) this.#push(partition, toEvent(record))
       }
-      this.#taken[partition] = page.complete ? Math.max(page.last, hubWas) : page.last
-      if (this.#taken[partition]! >= hub.position(partition)) this.#attach(partition)
+      const reached = Math.max(page.last, page.trimmed)
+      this.#taken[partition] = page.complete ? Math.max(reached, hubWas) : reached
+      this.#behind.delete(partition)
+      if (this.#taken[partition]! >= hub.position(partition)) this.#unwish ??= hub.wish(this.#pattern, this)
+      // To the end of the line: a long backlog here must not keep the other partitions waiting.
+      else this.#behind.add(partition)
     }
   }
 
@@ -216,11 +223,6 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   async #afterFailure(error: Error): Promise<undefined> {
     if (!mayPass(error)) throw error
     await this.#hub!.whenReady()
-  }
-
-  #attach(partition: number): void {
-    this.#behind.delete(partition)
-    this.#unwish ??= this.#hub!.wish(this.#pattern, this)
   }
 
   #somethingNew(): Promise<void> {
@@ -238,7 +240,9 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
 
   #end(): void {
     if (this.#done) return
+    if (this.#taken.length > 0) this.#endedAt = this.cursor
     this.#done = true
+    this.#options.signal?.removeEventListener('abort', this.#abort)
     this.#unwish?.()
     this.#buffer = []
     this.#wake()

@@ -1,0 +1,72 @@
+import { readFileSync } from 'node:fs'
+import { expect, test } from 'vitest'
+import { eventually } from './support/eventually.ts'
+import { rootToken, testDoor } from './support/http.ts'
+
+interface Example {
+  url: string
+  method: string
+  headers: Record<string, string>
+  body: string | undefined
+  status: number
+  answer: string
+}
+
+const page = readFileSync(new URL('../docs/http-api.md', import.meta.url), 'utf8')
+const exampleShape = /```sh\n(curl [^\n]+)\n```\n`(\d+)`\n```\w*\n([\s\S]*?)\n```/g
+
+/** Reads a curl line as the shell and curl would, as far as this page needs it. */
+function readExample([, line, status, answer]: RegExpExecArray, shell: Record<string, string>): Example {
+  const words = [...line!.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(
+    ([, double, single, bare]) => single ?? (double ?? bare!).replace(/\$(\w+)/g, (_, name: string) => shell[name]!),
+  )
+  const example: Example = {
+    url: '',
+    method: 'GET',
+    headers: {},
+    body: undefined,
+    status: Number(status),
+    answer: answer!,
+  }
+  for (let i = 1; i < words.length; i += 1) {
+    const word = words[i]!
+    if (word === '-H') {
+      const [name, ...value] = words[++i]!.split(': ')
+      example.headers[name!.toLowerCase()] = value.join(': ')
+    } else if (word === '-d') {
+      example.body = words[++i]!
+      example.method = 'POST'
+    } else if (word !== '-N') example.url = word
+  }
+  return example
+}
+
+/** The same members with values of the same types. */
+const shapeOf = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(shapeOf)
+  if (typeof value !== 'object' || value === null) return value === null ? 'null' : typeof value
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, shapeOf(inner)]))
+}
+
+test('docs/http-api.md: every curl line answers as the page says', async () => {
+  const { door, live } = await testDoor()
+  const shell: Record<string, string> = { BUSBAR: door.url, TOKEN: rootToken }
+  const found = [...page.matchAll(exampleShape)]
+  expect(found.length).toBe(page.match(/^curl /gm)!.length)
+  for (const match of found) {
+    const { url, method, headers, body, status, answer } = readExample(match, shell)
+    if (url.includes('/v1/live')) {
+      const sse = await live(new URL(url).search.slice(1))
+      await eventually(() => sse.events.length > 0)
+      const [opening, first] = answer.split('\n\n').filter((frame) => frame !== '')
+      expect(opening!.replace(/(id: ).*/, '$1')).toBe(`retry: ${sse.frames[0]!.retry}\nid: `)
+      expect(shapeOf(JSON.parse(first!.split('data: ')[1]!))).toEqual(shapeOf(sse.events[0]))
+      continue
+    }
+    const response = await fetch(url, { method, headers, body: body ?? null })
+    const given = JSON.parse(await response.text())
+    expect([url, response.status]).toEqual([url, status])
+    expect(shapeOf(given)).toEqual(shapeOf(JSON.parse(answer)))
+    if (status === 201) shell.ID = given.id
+  }
+})
