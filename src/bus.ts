@@ -118,7 +118,7 @@ export class Bus<R extends Registry = Registry> {
   ): Promise<Published> {
     return new Promise((resolve, reject) => {
       const event = this.#write(type, data, options)
-      const call = this.#call(event, options.timeout, (answers) => resolve(answers[0]!), reject)
+      const call = this.#call(event, options.timeout, resolve, reject)
       const plain = options.idempotencyKey === undefined && options.expectPrev === undefined
       this.#submit(plain ? call : withOptions(call, [event], { ...options, state: undefined }))
     })
@@ -136,7 +136,8 @@ export class Bus<R extends Registry = Registry> {
         return this.#write(type, data, { ...more, tenant, key })
       })
       checkOneObject(written)
-      const call = withOptions(this.#call(written[0]!, timeout, resolve, reject), written, options)
+      const answered = (first: Published, rest: readonly Published[]) => resolve([first, ...rest])
+      const call = withOptions(this.#call(written[0]!, timeout, answered, reject), written, options)
       if (call.size * 3 > limits.callBytes) checkSize(call)
       this.#submit(call)
     })
@@ -309,7 +310,7 @@ function checkOneObject(events: readonly WrittenEvent[]): void {
 }
 
 function checkSize(call: Call): void {
-  const bytes = call.events.reduce((sum, event) => sum + Buffer.byteLength(event.envelope), 0)
+  const bytes = [call.first, ...call.rest].reduce((sum, event) => sum + Buffer.byteLength(event.envelope), 0)
   if (bytes > limits.callBytes)
     throw BusbarError.of('CALL_TOO_LARGE', { bytes, maxEvents: limits.callEvents, maxBytes: limits.callBytes })
 }

@@ -270,6 +270,30 @@ describe('Redis away', () => {
     expect((await get('/v1/topics')).json).toEqual({ topics: [{ topic: 'a', events: 1 }] })
   })
 
+  test('a bus that can never open: /readyz says why with 503, without a promise that it passes', async () => {
+    const first = testBus({ partitions: 4 })
+    await first.publish('a.b')
+    const { get } = await testDoor({ bus: { namespace: first.namespace, partitions: 8 } })
+    const { status, json, headers } = await get('/readyz')
+    expect([status, json.code, headers.get('retry-after')]).toEqual([503, 'PARTITIONS_MISMATCH', null])
+    expect((await get('/v1/topics')).status).toBe(409)
+  })
+
+  test('the bus closed under a request: not an unexpected error', async () => {
+    const redis = await startRedis()
+    onTestFinished(() => redis.stop())
+    const { get, bus, telemetry } = await testDoor({ bus: { redis: redis.url } })
+    await get('/v1/topics')
+    redis.pause()
+    const reading = get('/v1/topics')
+    await get('/livez')
+    await bus.close({ timeout: 0 })
+    const answer = await reading
+    redis.resume()
+    expect(answer.json).toEqual({ ...problem('REDIS_UNAVAILABLE', 503), retryable: true })
+    expect(telemetry.filter(({ name }) => name === 'http.failed')).toEqual([])
+  })
+
   test('a publish whose outcome is unknown says so', async () => {
     const redis = await startRedis()
     onTestFinished(() => redis.stop())

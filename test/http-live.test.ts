@@ -1,6 +1,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Live } from '../src/bus.ts'
 import type { Event } from '../src/event.ts'
+import { writeCursor } from '../src/log/cursor.ts'
 import type { TelemetryEvent } from '../src/runtime/telemetry.ts'
 import { eventually } from './support/eventually.ts'
 import { type SseClient, testDoor } from './support/http.ts'
@@ -157,6 +158,19 @@ describe('GET /v1/live', () => {
 })
 
 describe('a client that comes back', () => {
+  test('from before a rollback of Redis: what was lost is said first, what comes is delivered', async () => {
+    const { bus, live } = await testDoor({ bus: { partitions: 1 } })
+    const last = await bus.publish('a.b')
+    const sse = await live('match=a.b', { 'last-event-id': writeCursor([last.seq + 1_000_000]) })
+    await eventually(() => sse.frames.some(({ event }) => event === 'gap'))
+    expect(sse.frames.filter(({ data }) => data)).toEqual([
+      { event: 'gap', data: JSON.stringify({ partition: 0, from: last.seq, to: last.seq + 1_000_000 }) },
+    ])
+    const next = await bus.publish('a.b')
+    await eventually(() => sse.events.length > 0)
+    expect(sse.events.map(({ id }) => id)).toEqual([next.id])
+  })
+
   test('[L02] with its Last-Event-ID, again and again under way: no gap, no repeat', async () => {
     const { bus, live } = await testDoor()
     const published: { id: string; seq: number }[] = []

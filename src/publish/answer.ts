@@ -10,19 +10,18 @@ export function settleCalls(calls: readonly Call[], partition: number, reply: St
   let first = 1
   let stored = 0
   const seqBefore = reply.last - storedEvents(calls, reply.exceptions)
+  const answer = () => {
+    stored += 1
+    return published(partition, seqBefore + stored, reply.prevs[stored - 1], false)
+  }
   for (const call of calls) {
-    const count = call.events.length
+    const count = 1 + call.rest.length
     const hindrance = reply.exceptions[exception]
     if (hindrance && hindrance[0] === first) {
       settleException(call, partition, hindrance)
       exception += 1
     } else {
-      const answers: Published[] = []
-      for (let i = 0; i < count; i += 1) {
-        answers.push(published(partition, seqBefore + stored + 1, reply.prevs[stored], false))
-        stored += 1
-      }
-      settle(call, answers)
+      settle(call, answer(), count === 1 ? noAnswers : call.rest.map(answer))
     }
     first += count
   }
@@ -31,13 +30,13 @@ export function settleCalls(calls: readonly Call[], partition: number, reply: St
 /** All events but those of calls that met an exception. */
 function storedEvents(calls: readonly Call[], exceptions: readonly Exception[]): number {
   let events = 0
-  for (const call of calls) events += call.events.length
+  for (const call of calls) events += 1 + call.rest.length
   if (exceptions.length === 0) return events
   const hindered = new Set(exceptions.map(([first]) => first))
   let first = 1
   for (const call of calls) {
-    if (hindered.has(first)) events -= call.events.length
-    first += call.events.length
+    if (hindered.has(first)) events -= 1 + call.rest.length
+    first += 1 + call.rest.length
   }
   return events
 }
@@ -49,10 +48,12 @@ const published = (partition: number, seq: number, prev: string | undefined, dup
   duplicate,
 })
 
-function settle(call: Call, answers: Published[]): void {
+const noAnswers: readonly Published[] = []
+
+function settle(call: Call, first: Published, rest: readonly Published[]): void {
   if (call.state === 'settled') return
   call.state = 'settled'
-  call.resolve(answers)
+  call.resolve(first, rest)
 }
 
 export function failCall(call: Call, error: unknown): void {
@@ -61,12 +62,12 @@ export function failCall(call: Call, error: unknown): void {
   call.reject(error)
 }
 
-const keyOf = ({ events: [first] }: Call): string => first!.object.slice(first!.object.indexOf('/') + 1)
+const keyOf = ({ first: { object } }: Call): string => object.slice(object.indexOf('/') + 1)
 
 function settleException(call: Call, partition: number, exception: Exception): void {
   switch (exception[1]) {
     case 'duplicate':
-      return settle(call, firstAnswers(partition, exception))
+      return settleDuplicate(call, partition, exception)
     case 'conflict':
       return failCall(
         call,
@@ -84,13 +85,15 @@ function settleException(call: Call, partition: number, exception: Exception): v
   }
 }
 
-function firstAnswers(
+function settleDuplicate(
+  call: Call,
   partition: number,
   [, , last, events, prev]: Extract<Exception, { 1: 'duplicate' }>,
-): Published[] {
+): void {
   const count = Number(events)
-  const first = Number(last) - count + 1
-  return Array.from({ length: count }, (_, i) =>
-    published(partition, first + i, i === 0 ? prev : String(first + i - 1), true),
+  const firstSeq = Number(last) - count + 1
+  const rest = Array.from({ length: count - 1 }, (_, i) =>
+    published(partition, firstSeq + i + 1, String(firstSeq + i), true),
   )
+  settle(call, published(partition, firstSeq, prev, true), rest)
 }

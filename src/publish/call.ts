@@ -44,8 +44,9 @@ export interface WrittenEvent {
 }
 
 export interface Call {
-  /** All of one object when there are several. */
-  events: readonly WrittenEvent[]
+  first: WrittenEvent
+  /** Further events of the same object. */
+  rest: readonly WrittenEvent[]
   /** What chooses the partition: the object, else the idempotency key; '' = any. */
   partitionBy: string
   /** JSON for publish.lua, '' when the call has no options. */
@@ -55,7 +56,7 @@ export interface Call {
   timeoutMs: number
   deadlineAt: number
   state: 'waiting' | 'sent' | 'settled'
-  resolve(answers: Published[]): void
+  resolve(first: Published, rest: readonly Published[]): void
   reject(error: unknown): void
 }
 
@@ -105,6 +106,7 @@ export function writeEvent(type: string, data: unknown, place: EventPlace): Writ
 }
 
 const noOptions: CallOptions = {}
+const noEvents: readonly WrittenEvent[] = []
 
 /** A call of one event without options: the hot path. */
 export function simpleCall(
@@ -115,7 +117,8 @@ export function simpleCall(
   reject: Call['reject'],
 ): Call {
   return {
-    events: [event],
+    first: event,
+    rest: noEvents,
     partitionBy: event.object,
     option: '',
     options: noOptions,
@@ -145,7 +148,7 @@ export function withOptions(call: Call, events: readonly WrittenEvent[], options
   const text = JSON.stringify(option)
   // A state waits and travels like the events, so it counts like them.
   const size = events.reduce((sum, event) => sum + event.envelope.length, text.length)
-  return { ...call, events, partitionBy, option: text, options, size }
+  return { ...call, first, rest: events.slice(1), partitionBy, option: text, options, size }
 }
 
 function checkExpectPrev(expectPrev: number | null, object: string): string {

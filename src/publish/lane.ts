@@ -56,8 +56,10 @@ export function nextFlush(lane: Lane, process: string, live: string): Flush | un
   const special: string[] = []
   for (const call of calls) {
     call.state = 'sent'
-    if (call.option !== '') special.push(`[${events.length / 2 + 1},${call.events.length},${call.option}]`)
-    for (const event of call.events) {
+    if (call.option !== '') special.push(`[${events.length / 2 + 1},${1 + call.rest.length},${call.option}]`)
+    events.push(call.first.object, call.first.envelope)
+    kinds.add(call.first.kind)
+    for (const event of call.rest) {
       events.push(event.object, event.envelope)
       kinds.add(event.kind)
     }
@@ -86,7 +88,7 @@ function takeCalls(lane: Lane): Call[] {
   for (; end < lane.waiting.length; end += 1) {
     const call = lane.waiting[end]!
     if (call.state !== 'waiting') continue
-    events += call.events.length
+    events += 1 + call.rest.length
     size += call.size
     // A call larger than a flush goes alone: it is atomic, so it cannot be divided.
     if (taken.length > 0 && (events > maxEvents || size > maxSize)) break

@@ -63,6 +63,8 @@ export function connect(context: ConnectionContext, url: string, role: string): 
     // hints.ts does it: when ioredis does and the connection breaks again, nobody catches the failure and the process ends.
     autoResubscribe: false,
     connectTimeout: 5_000,
+    // ioredis lets a timer of this length keep the process alive after a disconnect from a server that is not there.
+    disconnectTimeout: 100,
     disableClientInfo: true,
     retryStrategy: (times) => Math.min(25 * 2 ** Math.min(times, 10), maxReconnectMs) * (0.5 + Math.random()),
   }
