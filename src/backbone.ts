@@ -138,10 +138,14 @@ export class Backbone {
   #within<T>(timeoutMs: number, promise: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
       const timer = this.options.clock.after(timeoutMs, () =>
-        reject(BusbarError.of('REDIS_UNAVAILABLE', { problem: `no answer within ${timeoutMs} ms` })),
+        reject(BusbarError.of('REDIS_UNAVAILABLE', { problem: this.#problem() })),
       )
       promise.then(resolve, reject).finally(() => timer.cancel())
     })
+  }
+
+  #problem(): string {
+    return this.#connections[0]?.problem ?? 'the embedded Redis has not started yet'
   }
 
   #pause(ms: number): Promise<void> {

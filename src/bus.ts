@@ -75,6 +75,7 @@ export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
 }
 
 const noOptions = {}
+const endSignals = ['SIGTERM', 'SIGINT'] as const
 const retentionLoopMs = 10_000
 const closeTimeoutMs = 10_000
 
@@ -190,8 +191,11 @@ export class Bus<R extends Registry = Registry> {
     return fsck(this.#backbone)
   }
 
-  /** Connects, stores what was declared and starts this process's background work; SIGTERM and SIGINT then close. */
-  async run(): Promise<this> {
+  /**
+   * Connects, stores what was declared and starts this process's background work. SIGTERM and SIGINT then close the bus,
+   * unless the caller has more to end and says `signals: false`.
+   */
+  async run({ signals = true }: { signals?: boolean } = {}): Promise<this> {
     const { namespace, retainer } = await this.#backbone.open()
     if (this.#loops.length > 0) return this
     const retain = async () => {
@@ -199,8 +203,7 @@ export class Bus<R extends Registry = Registry> {
       return { againInMs: retentionLoopMs }
     }
     this.#loops.push(startLoop(this.#settings, 'log.retain', retain))
-    process.once('SIGTERM', this.#onSignal)
-    process.once('SIGINT', this.#onSignal)
+    if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
   }
@@ -223,8 +226,7 @@ export class Bus<R extends Registry = Registry> {
   }
 
   async #close(timeoutMs: number): Promise<void> {
-    process.off('SIGTERM', this.#onSignal)
-    process.off('SIGINT', this.#onSignal)
+    for (const signal of endSignals) process.off(signal, this.#onSignal)
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
     for (const reader of this.#readers) await reader.return()
     await this.#hub?.stop(timeoutMs)

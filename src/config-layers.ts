@@ -27,7 +27,11 @@ const words = (setting: string) =>
     .toLowerCase()
     .split('.')
 
-export const variableOf = (setting: string) => environmentPrefix + words(setting).join('_').toUpperCase()
+// Platforms hand out a Redis as *_REDIS_URL; the other names follow from the settings.
+const ownVariables = new Map([['redis', 'REDIS_URL']])
+
+export const variableOf = (setting: string) =>
+  environmentPrefix + (ownVariables.get(setting) ?? words(setting).join('_').toUpperCase())
 export const flagOf = (setting: string) => `--${words(setting).join('-')}`
 
 export function flagLayer(flags: Readonly<Record<string, unknown>>, settings: readonly string[]): Layer {

@@ -161,7 +161,7 @@ export const errorTable = {
   ),
   ROUTE_NOT_FOUND: row(404, false, (e: { method: string; path: string }) => `There is no route ${e.method} ${e.path}.`),
   INTERNAL: row(500, false, () => 'Something broke inside Busbar. The log has the details.'),
-  BUS_CLOSED: row(409, false, () => 'The bus is closed. Make a new one to go on.'),
+  BUS_CLOSED: row(503, false, () => 'The bus is closed. Make a new one to go on.'),
 } as const
 
 export type ErrorCode = keyof typeof errorTable

@@ -66,7 +66,7 @@ export class Event<Data = unknown, Type extends string = string> {
     return this.#data as Data
   }
 
-  /** The whole event as one line of JSON, its data byte-equal. */
+  /** The whole event as JSON, its data byte-equal: line breaks between its tokens, if it was published with some, too. */
   toText(): string {
     const head = JSON.stringify({
       id: this.id,

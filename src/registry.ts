@@ -6,7 +6,7 @@
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { BusbarError } from './errors.ts'
-import { RawJson } from './event.ts'
+import { RawJson, writeJson } from './event.ts'
 import type { EventPlace } from './publish/call.ts'
 
 export interface EventDefinition<Schema extends StandardSchemaV1 = StandardSchemaV1> {
@@ -53,13 +53,8 @@ export function applyRegistry(
   }
 }
 
-function parsed(raw: RawJson): unknown {
-  try {
-    return JSON.parse(raw.text)
-  } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not JSON text' }, error)
-  }
-}
+/** Its size is checked first: what is too large is refused without being read into values. */
+const parsed = (raw: RawJson): unknown => JSON.parse(writeJson(raw))
 
 function validated(definition: EventDefinition, type: string, data: unknown): unknown {
   const result = attempted(type, 'its schema failed', () => definition.schema['~standard'].validate(data))

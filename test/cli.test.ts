@@ -254,8 +254,8 @@ describe('config', () => {
     const cwd = folder()
     writeFileSync(join(cwd, 'busbar.config.json'), '{ "http": { "port": 8080, "host": "::1" }, "namespace": "file" }')
     const args = ['config', '--redis', 'redis://me:hidden-word@example.test:1', '--namespace', 'flag']
-    const options = { cwd, env: { BUSBAR_HTTP_PORT: '9090', BUSBAR_REDIS: 'redis://:other-word@h' } }
-    const table = await runCli(args, options)
+    const options = { cwd, env: { BUSBAR_HTTP_PORT: '9090', BUSBAR_REDIS_URL: 'redis://:other-word@h' } }
+    const table = await callCli(args, options)
     const json = await callCli([...args, '--json'], options)
     const values = new Map(jsonLines(json.stdout).map(({ name, value, source }) => [name, [value, source]]))
     expect(values.get('namespace')).toEqual(['flag', 'flag'])
@@ -322,7 +322,7 @@ describe('how it ends', () => {
   test('--version and --help answer on stdout', async () => {
     const version = await runCli(['--version'])
     expect(version).toMatchObject({ code: 0, stdout: expect.stringMatching(/^\d+\.\d+\.\d+\n$/), stderr: '' })
-    const help = await runCli(['publish', '--help'])
+    const help = await callCli(['publish', '--help'])
     expect(help).toMatchObject({ code: 0, stderr: '' })
     expect(help.stdout).toContain('--idempotency-key <key>')
   })

@@ -8,7 +8,7 @@ import type { PublishOptions } from '../bus.ts'
 import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { RawJson } from '../event.ts'
-import { forEachMember, NotJson } from '../http/json-slices.ts'
+import { forEachMember, NotJson } from '../json-slices.ts'
 import { readTime, timeForms } from './options.ts'
 
 export interface EventLine {

@@ -9,8 +9,6 @@ export interface EndRequest extends Disposable {
   readonly asked: AbortSignal
   /** Resolves when asked. */
   readonly whenAsked: Promise<void>
-  /** Takes the signals away from everybody else who listens to them. */
-  takeOver(): void
 }
 
 const endSignals = ['SIGINT', 'SIGTERM'] as const
@@ -26,11 +24,6 @@ export function onEndRequest(): EndRequest {
   return {
     asked: asking.signal,
     whenAsked: new Promise((resolve) => asking.signal.addEventListener('abort', () => resolve())),
-    takeOver() {
-      for (const signal of endSignals) {
-        for (const other of process.listeners(signal)) if (other !== listener) process.off(signal, other)
-      }
-    },
     [Symbol.dispose]() {
       for (const signal of endSignals) process.off(signal, listener)
     },

@@ -7,7 +7,7 @@
 import type { PublishAllEvent } from '../bus.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { limits, RawJson } from '../event.ts'
-import { forEachElement, forEachMember, kindOfJson, NotJson } from './json-slices.ts'
+import { forEachElement, forEachMember, kindOfJson, NotJson } from '../json-slices.ts'
 import { isUnknown, named } from './unknown-name.ts'
 
 export type BodyItem = { event: PublishAllEvent; error?: undefined } | { error: BusbarError }

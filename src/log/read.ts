@@ -177,10 +177,11 @@ export async function readState(redis: Redis, namespace: Namespace, object: stri
 
 /** Topic → number of events ever published, over all partitions. */
 export async function readTopics(redis: Redis, namespace: Namespace): Promise<Map<string, number>> {
-  const answers = await Promise.all(namespace.partitions.map((keys) => redis.hgetall(keys.topics)))
+  const metas = await Promise.all(namespace.partitions.map((keys) => redis.hgetall(keys.meta)))
   const topics = new Map<string, number>()
-  for (const answer of answers) {
-    for (const [topic, count] of Object.entries(answer)) topics.set(topic, (topics.get(topic) ?? 0) + Number(count))
+  for (const [field, count] of metas.flatMap(Object.entries<string>)) {
+    const topic = /^topic:(.*)/.exec(field)?.[1]
+    if (topic !== undefined) topics.set(topic, (topics.get(topic) ?? 0) + Number(count))
   }
   return new Map([...topics].sort(([a], [b]) => (a < b ? -1 : 1)))
 }

@@ -28,15 +28,7 @@ export type FlushReply =
 
 export const publishScript = defineScript({
   file: new URL('./publish.lua', import.meta.url),
-  keys: ({ keys, process }: FlushInput) => [
-    keys.log,
-    keys.meta,
-    keys.heads,
-    keys.headsOld,
-    keys.topics,
-    keys.states,
-    keys.callPrefix + process,
-  ],
+  keys: ({ keys }: FlushInput) => [keys.log, keys.meta, keys.heads, keys.headsOld, keys.states],
   args: ({ keys, process, n, floor, nowUs, kinds, live, options, events }) => [
     process,
     n,

@@ -17,6 +17,8 @@ import type { Telemetry } from '../runtime/telemetry.ts'
 export interface Connection {
   readonly redis: Redis
   readonly isReady: boolean
+  /** What last kept it from being ready. */
+  readonly problem: string
   /** Resolves when commands can be sent; REDIS_UNAVAILABLE after the timeout. */
   whenReady(timeoutMs: number): Promise<void>
   onReady(listener: () => void): () => void
@@ -73,15 +75,24 @@ export function connect(context: ConnectionContext, url: string, role: string): 
     problem = error.message
   })
   redis.on('connect', () => watchForSilence(redis))
-  redis.on('ready', () => telemetry.emit('redis.connected', { connection: role }))
+  let reported = false
+  redis.on('ready', () => {
+    reported = false
+    telemetry.emit('redis.connected', { connection: role })
+  })
+  // Once per loss, not once per try to get it back.
   redis.on('close', () => {
-    if (!closed) telemetry.emit('redis.lost', { connection: role, problem })
+    if (!reported && !closed) telemetry.emit('redis.lost', { connection: role, problem })
+    reported = true
   })
 
   return {
     redis,
     get isReady() {
       return redis.status === 'ready'
+    },
+    get problem() {
+      return problem
     },
     whenReady(timeoutMs) {
       if (redis.status === 'ready') return Promise.resolve()

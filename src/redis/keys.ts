@@ -10,10 +10,8 @@ export interface PartitionKeys {
   readonly meta: string
   readonly heads: string
   readonly headsOld: string
-  readonly topics: string
   readonly states: string
   readonly holds: string
-  readonly callPrefix: string
   readonly oncePrefix: string
   readonly wake: string
 }
@@ -22,13 +20,15 @@ export interface PartitionKeys {
 export const keyTable = {
   namespace: ['hash', 'for ever', 'Partition count, hash tags and retention of the namespace.'],
   log: ['stream', 'until retention', 'The partition: one entry per flush, fields are pairs (prev, envelope).'],
-  meta: ['hash', 'for ever', 'last, trimmed, events, bytes, lost, headsClosed of the partition.'],
+  meta: [
+    'hash',
+    'for ever',
+    'last, trimmed, events, bytes, lost, headsClosed; topic:<topic> → events published; call:<process> → its last flush and the answer, forgotten an hour later.',
+  ],
   heads: ['hash', 'two generations', 'Object → seq of its last event, current generation.'],
   headsOld: ['hash', 'until its events are trimmed', 'Object → seq, the generation before.'],
-  topics: ['hash', 'for ever', 'Topic → number of events published.'],
   states: ['hash', 'until written as null', 'Object → its state document.'],
   holds: ['hash', 'while their owners live', 'Who still needs the log → seq up to which it may be trimmed.'],
-  call: ['string', '1 hour', 'Last flush number of one process and its answer.'],
   once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
   wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
   live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
@@ -37,7 +37,7 @@ export const keyTable = {
 export type KeyName = keyof typeof keyTable
 
 /** The keys that are written with a time to live, and the longest there is. */
-export const timeToLiveMs: Partial<Record<KeyName, number>> = { call: 3_600_000, once: 86_400_000 }
+export const timeToLiveMs: Partial<Record<KeyName, number>> = { once: 86_400_000 }
 
 export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace`
 
@@ -50,10 +50,8 @@ export function partitionKeys(ns: string, tag: string): PartitionKeys {
     meta: `${base}:meta`,
     heads: `${base}:heads`,
     headsOld: `${base}:headsOld`,
-    topics: `${base}:topics`,
     states: `${base}:states`,
     holds: `${base}:holds`,
-    callPrefix: `${base}:call:`,
     oncePrefix: `${base}:once:`,
     wake: `${base}:wake`,
   }

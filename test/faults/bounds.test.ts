@@ -62,7 +62,7 @@ describe.each(Object.entries(away))('%s', (_, leave) => {
       { type: 'order.paid', data: -1 },
     ])
     expect(many.map(({ error }) => error?.code)).toEqual(['BUSY', 'BUSY'])
-    expect(ledger.count('open')).toBe(100)
+    expect(ledger.open).toBe(100)
 
     await back()
     await Promise.all(waiting)
@@ -108,8 +108,9 @@ test('[P25] memory is bounded while refused publishes hammer a bus without Redis
   const line = await child.waitForLine(/^hammered /, { timeoutMs: 25_000 })
   const { codes, grownBytes } = JSON.parse(line.slice('hammered '.length))
   expect(Object.keys(codes).sort()).toEqual(['BUSY', 'NOT_STORED'])
-  expect(codes.BUSY).toBeGreaterThan(50_000)
+  expect(codes.BUSY).toBeGreaterThan(20_000)
+  expect(codes.NOT_STORED).toBeGreaterThan(10_000)
   expect(codes.BUSY + codes.NOT_STORED).toBe(120_000)
-  // 100,000 calls that left 50 bytes each would be 5 MB.
+  // 10,000 calls that left 200 bytes each would be as much.
   expect(grownBytes).toBeLessThan(2_000_000)
 })

@@ -29,6 +29,7 @@ type Send = (data: number[]) => Promise<Answer[]>
 
 export class Ledger {
   readonly #entries: Entry[] = []
+  readonly #counts = new Map<string, number>()
   #calls = 0
 
   /** Writes an atomic call down before it is made, and its outcome afterwards. `send` gets the data of its events. */
@@ -58,12 +59,22 @@ export class Ledger {
       if (!(error instanceof BusbarError)) throw error
       return entries.map(() => ({ error }))
     })
-    for (const [i, entry] of entries.entries()) settle(entry, answers[i]!)
+    for (const [i, entry] of entries.entries()) {
+      settle(entry, answers[i]!)
+      for (const what of [entry.outcome, entry.code])
+        if (what) this.#counts.set(what, (this.#counts.get(what) ?? 0) + 1)
+    }
     return answers
   }
 
-  count(outcome: Entry['outcome'] | ErrorCode): number {
-    return this.#entries.filter((entry) => entry.outcome === outcome || entry.code === outcome).length
+  /** How many events have this outcome, or this error. */
+  count(what: Exclude<Entry['outcome'], 'open'> | ErrorCode): number {
+    return this.#counts.get(what) ?? 0
+  }
+
+  /** Events whose calls have no outcome yet. */
+  get open(): number {
+    return this.#entries.length - this.count('stored') - this.count('unknown') - this.count('refused')
   }
 
   /** Every problem, none when the log is what the answers say. */

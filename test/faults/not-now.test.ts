@@ -75,7 +75,7 @@ describe('not now', () => {
         ]),
       )
       await eventually(() => (bus.telemetry.counts().get('publish.repeated') ?? 0) > 8)
-      expect(ledger.count('open')).toBe(20)
+      expect(ledger.open).toBe(20)
       await end(place)
       await Promise.all(calls)
       expect(ledger.count('stored')).toBe(20)

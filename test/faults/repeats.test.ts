@@ -7,7 +7,7 @@ import { callsOf, contentsOf } from '../support/stored.ts'
 import { Ledger } from './ledger.ts'
 import { type FaultyPlace, faultyPlace, isPublish, publishAtRandom, randomFrom } from './storm.ts'
 
-const buses = 40
+const buses = 20
 
 /** Many buses publish at once until `enough`; every call must be answered. */
 async function storm(place: FaultyPlace, enough: () => boolean): Promise<Ledger> {
@@ -29,7 +29,7 @@ async function expectAllStoredOnce(place: FaultyPlace, ledger: Ledger): Promise<
   await place.quiet()
   ledger.expectToMatch(await place.log())
   expect(ledger.count('unknown') + ledger.count('refused')).toBe(0)
-  expect(ledger.count('stored')).toBeGreaterThan(1_000)
+  expect(ledger.count('stored')).toBeGreaterThan(500)
 }
 
 /** Decides about the next publish only. */
@@ -135,7 +135,7 @@ describe('a thousand of each', () => {
     ['connections cut after the script ran', 'drop-reply'],
     ['connections cut before the script ran', 'cut-before'],
   ] as const)('[P29] %s: no event twice, none lost, order kept', async (_, decision) => {
-    const place = await faultyPlace()
+    const place = await faultyPlace({ partitions: 4 })
     const random = randomFrom(29)
     let made = 0
     place.proxy.onCommand((command): Decision => {
@@ -192,7 +192,7 @@ describe('a thousand of each', () => {
   })
 
   test('[P29] originals that the network keeps until after their repeats: no event twice, none lost, order kept', async () => {
-    const place = await faultyPlace()
+    const place = await faultyPlace({ partitions: 4 })
     const random = randomFrom(3)
     let kept = 0
     let standing = 0

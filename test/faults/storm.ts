@@ -82,7 +82,7 @@ export async function faultyPlace({ partitions = 16, args = [] }: PlaceOptions =
   }
 }
 
-const maxInFlight = 40
+const maxInFlight = 20
 const sharedKeys = Array.from({ length: 24 }, (_, n) => `shared:${n}`)
 
 export interface Storm {

@@ -33,7 +33,8 @@ function byPartition(events: readonly { id: string }[]): string[][] {
   const places: string[][] = []
   for (const { id } of events) {
     const place = Number(id.split('-')[0])
-    places[place] = [...(places[place] ?? []), id]
+    places[place] ??= []
+    places[place].push(id)
   }
   return places
 }
@@ -95,6 +96,26 @@ describe('what a reader gets', () => {
       expect(last).toContain(value!.id)
     }
   }
+
+  test('[L01] readers that join in the midst of a storm miss nothing and get nothing twice', async () => {
+    const bus = testBus({ partitions: 2 })
+    const first = bus.live('a.*')
+    await first.ready()
+    const total = 6_000
+    const storm = (async () => {
+      for (let n = 0; n < total; n += 100)
+        await Promise.all(Array.from({ length: 100 }, (_, i) => bus.publish('a.b', n + i, { key: `k${i}` })))
+    })()
+    const joining: Promise<Event[]>[] = []
+    for await (const { data } of first) {
+      if (Number(data) % 500 === 0) joining.push(take(bus.live('a.*', { since: 'beginning' }), total))
+      if (joining.length === total / 500) break
+    }
+    const all = await Promise.all(joining)
+    await storm
+    const stored = await storedEvents(plainRedis(), bus.namespace)
+    for (const got of all) expect(byPartition(got)).toEqual(byPartition(stored))
+  })
 
   test('[L01] an event is what the log has of it', async () => {
     const bus = testBus()
@@ -200,6 +221,7 @@ describe('what it costs', () => {
     // It has fallen behind after a thousand, and is ended while it reads the log for itself.
     await take(stopped, 1_000)
     const reading = stopped.next()
+    for (let turn = 0; turn < 50; turn += 1) await undefined
     await Promise.all([stopped.return!(), active.return!()])
     expect((await reading).done).toBe(true)
     const before = await callsOf(redis, 'xrange')

@@ -165,15 +165,25 @@ describe('where to begin', () => {
 
   test('[L02] exactly from the time on: an event of that very millisecond is in, the one before is not', async () => {
     const bus = testBus({ partitions: 1 })
-    const seqs: number[] = []
-    while (new Set(seqs.map((seq) => Math.floor(seq / 1000))).size < 4) seqs.push((await bus.publish('a.b')).seq)
-    const ms = Math.floor(seqs[0]! / 1000) + 2
-    const expected = seqs.filter((seq) => seq >= ms * 1000)
-    const got = await take(bus.live('a.*', { since: ms }), expected.length)
-    expect(got.map(({ seq }) => seq)).toEqual(expected)
-    const read: number[] = []
-    for await (const { seq } of bus.log.read({ since: ms, until: ms + 1 })) read.push(seq)
-    expect(read).toEqual(expected.filter((seq) => seq < (ms + 1) * 1000))
+    // A thousand seqs in a row: one of them is the very first of its millisecond.
+    const seqs = (
+      await bus.commit(
+        'k',
+        upTo(1_000).map((i) => ['a.b', i] as const),
+      )
+    ).map(({ seq }) => seq)
+    const ms = seqs.find((seq) => seq % 1_000 === 0)! / 1_000
+    const expected = seqs.filter((seq) => seq >= ms * 1_000)
+    for (const since of [ms, new Date(ms)]) {
+      const got = await take(bus.live('a.*', { since }), expected.length)
+      expect(got.map(({ seq }) => seq)).toEqual(expected)
+      const read: number[] = []
+      for await (const { seq } of bus.log.read({ since })) read.push(seq)
+      expect(read).toEqual(expected)
+    }
+    const before: number[] = []
+    for await (const { seq } of bus.log.read({ until: ms })) before.push(seq)
+    expect(before).toEqual(seqs.filter((seq) => seq < ms * 1_000))
   })
 })
 

@@ -65,7 +65,7 @@ describe('exceptions', () => {
       ['10-0', 1],
       ['101-0', 2],
     ])
-    expect(await p.redis.hgetall(p.keys.topics)).toEqual({ order: '3' })
+    expect(await p.topics()).toEqual({ order: '3' })
     expect(await p.meta()).toMatchObject({ events: '3', last: '101' })
   })
 
@@ -166,13 +166,13 @@ describe('repeated flushes', () => {
     const p = testPartition()
     await p.flush(['acme/a'], { nowUs: 50 })
     expect(await p.flush(events, mixed)).toEqual(answer)
-    const before = [await p.entries(), await p.meta(), await p.redis.hgetall(p.keys.topics)]
+    const before = [await p.entries(), await p.meta(), await p.topics()]
     expect(await p.flush(events, mixed)).toEqual(answer)
     await p.flush(['acme/a'], { nowUs: 500 })
     expect(await p.flush(events, { ...mixed, nowUs: 600 })).toEqual(answer)
     expect(before[0]).toEqual((await p.entries()).slice(0, 2))
     expect(await p.meta()).toMatchObject({ last: '500', events: '5' })
-    expect(await p.redis.hgetall(p.keys.topics)).toEqual({ order: '5' })
+    expect(await p.topics()).toEqual({ order: '5' })
   })
 
   test('[P29] also a flush of 1,000 events, and one that stored nothing', async () => {
@@ -213,21 +213,35 @@ describe('repeated flushes', () => {
     expect(await p.flush(['acme/a'], { process: 'me', n: 9 })).toEqual({ kind: 'late' })
   })
 
-  test('[P29] each process has its own numbers, kept for an hour after its last flush; none without a name', async () => {
+  test('[P29] each process has its own numbers, none without a name', async () => {
     const p = testPartition()
-    await p.flush(['acme/a'], { process: 'me', n: 5 })
-    await p.flush(['acme/a'], { process: 'you', n: 1 })
-    await p.flush(['acme/a'], { process: '', n: 1 })
-    await p.flush(['acme/a'], { process: '', n: 1 })
+    await p.flush(['acme/a'], { process: 'me', n: 5, nowUs: 100 })
+    await p.flush(['acme/a'], { process: 'you: {*}', n: 1, nowUs: 200 })
+    await p.flush(['acme/a'], { process: '', n: 1, nowUs: 250 })
+    await p.flush(['acme/a'], { process: '', n: 1, nowUs: 250 })
     expect(await p.count()).toBe(4)
-    const calls = (await p.stored()).filter((key) => key.startsWith(p.keys.callPrefix))
-    expect(calls).toEqual([`${p.keys.callPrefix}me`, `${p.keys.callPrefix}you`])
-    await p.redis.pexpire(calls[0]!, 1_000)
-    await p.flush(['acme/a'], { process: 'me', n: 6 })
-    for (const key of calls) {
-      const ttlMs = await p.redis.pttl(key)
-      expect(ttlMs).toBeGreaterThan(timeToLiveMs.call! - 60_000)
-      expect(ttlMs).toBeLessThanOrEqual(timeToLiveMs.call!)
+    expect(await p.calls()).toEqual({ me: '5 100 1 []', 'you: {*}': '1 200 1 []' })
+    await p.flush(['acme/a'], { process: 'me', n: 6, nowUs: 300, floor: 1e15 })
+    expect(await p.calls()).toMatchObject({ me: `6 ${1e15 + 1} 1 []` })
+  })
+
+  test('[P29] what a process said last is kept for an hour, then forgotten once there are many', async () => {
+    const p = testPartition()
+    const hourUs = 3_600_000_000
+    const said = async (from: number, to: number) => {
+      for (let i = from; i < to; i += 1) await p.redis.hset(p.keys.meta, `call:p${i}`, `7 ${1_000 + i} 1 []`)
     }
+    const remembered = async () => Object.keys(await p.calls()).length
+    await said(0, 100)
+    await p.flush(['acme/a'], { process: 'first', n: 1, nowUs: 1_050 + hourUs })
+    expect(await remembered()).toBe(101)
+    await said(100, 140)
+    await p.flush(['acme/a'], { process: 'known', n: 2 })
+    expect(await remembered()).toBe(142)
+    await p.flush(['acme/a'], { process: 'new', n: 1, nowUs: 1_050 + hourUs })
+    const kept = Array.from({ length: 90 }, (_, i) => `p${50 + i}`)
+    expect(Object.keys(await p.calls()).sort()).toEqual(['first', 'known', 'new', ...kept].sort())
+    expect(await p.topics()).toEqual({ order: '3' })
+    expect(await p.flush(['acme/a'], { process: 'p50', n: 6 })).toEqual({ kind: 'late' })
   })
 })

@@ -10,6 +10,7 @@ const call = (first: unknown, count: unknown, options: unknown) => ({
 const cases: Record<string, () => Parameters<Partition['flush']>> = {
   'no event': () => [[]],
   'an object without envelope': () => [[['acme/a'] as unknown as [string, string]]],
+  'an object without envelope after a whole event': () => [['acme/a', ['acme/b'] as unknown as [string, string]]],
   'more than 1,000 events': () => [objects(1_001)],
   'an envelope that is not JSON': () => [raw('hello')],
   'an envelope that begins with the tenant': () => [raw('{"tenant":"acme","type":"a.b"}\n1')],
@@ -20,6 +21,10 @@ const cases: Record<string, () => Parameters<Partition['flush']>> = {
   'a bad envelope in a call with an idempotency key': () => [
     raw('{}'),
     call(1, 1, { once: 'a', scope: 'b', body: 'c' }),
+  ],
+  'a bad envelope in a later call with an idempotency key': () => [
+    ['acme/a', ['acme/b', '{}']],
+    call(2, 1, { once: 'a', scope: 'b', body: 'c' }),
   ],
   'options that are not JSON': () => [one, { calls: '[[1,1,{' }],
   'options that are no list': () => [one, { calls: '{"once":"a"}' }],

@@ -1,6 +1,6 @@
 /** One partition of its own on a real Redis, for calling the scripts of publish/ and log/ as the code does. */
 import type { Redis } from 'ioredis'
-import { onTestFinished } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { trimScript } from '../../src/log/retention.ts'
 import { type FlushInput, type FlushReply, publishScript } from '../../src/publish/scripts.ts'
 import { type PartitionKeys, partitionKeys } from '../../src/redis/keys.ts'
@@ -43,6 +43,10 @@ export interface Partition {
   entries(): Promise<[id: string, fields: string[]][]>
   /** What meta counts, without its topics and calls. */
   meta(): Promise<Record<string, string>>
+  /** Topic → number of events. */
+  topics(): Promise<Record<string, string>>
+  /** Process → what is remembered of its last flush. */
+  calls(): Promise<Record<string, string>>
   /** Every key of the namespace. */
   stored(): Promise<string[]>
 }
@@ -66,7 +70,13 @@ export const stored = (last: number, prevs: readonly string[], exceptions: reado
   exceptions,
 })
 
-export const nothingStored = (...exceptions: unknown[]) => stored(0, [''], exceptions)
+/** Only exceptions: the answer's last is the time by which it was given. */
+export const nothingStored = (...exceptions: unknown[]) => ({
+  kind: 'stored',
+  last: expect.any(Number),
+  prevs: [''],
+  exceptions,
+})
 
 const trimOf = (redis: Redis, keys: PartitionKeys, wish: TrimWish) => {
   const none = Number.MAX_SAFE_INTEGER
@@ -80,6 +90,14 @@ export function testPartition(redis = plainRedis()): Partition {
     const left = await keysOf(redis, namespace).catch(() => [])
     if (left.length > 0) await redis.unlink(...left)
   })
+  // Fields are `<kind>:<name>`, or just a name.
+  const metaFields = async (kind: string) => {
+    const fields = Object.entries(await redis.hgetall(keys.meta)).map(([field, value]) => {
+      const colon = field.indexOf(':')
+      return { kind: colon < 0 ? '' : field.slice(0, colon), name: field.slice(colon + 1), value }
+    })
+    return Object.fromEntries(fields.filter((field) => field.kind === kind).map(({ name, value }) => [name, value]))
+  }
   return {
     redis,
     namespace,
@@ -96,10 +114,9 @@ export function testPartition(redis = plainRedis()): Partition {
       const entries = await redis.xrange(keys.log, '-', '+')
       return entries.reduce((sum, [, fields]) => sum + fields.length / 2, 0)
     },
-    async meta() {
-      const all = Object.entries(await redis.hgetall(keys.meta))
-      return Object.fromEntries(all.filter(([field]) => !field.includes(':')))
-    },
+    meta: () => metaFields(''),
+    topics: () => metaFields('topic'),
+    calls: () => metaFields('call'),
     stored: () => keysOf(redis, namespace),
   }
 }

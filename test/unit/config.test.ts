@@ -183,7 +183,7 @@ describe('problems', () => {
   })
 
   test('a name with nothing near it is answered with the known ones', () => {
-    expect(problemsOf({ env: { BUSBAR_COLOUR_SCHEME: 'x' } })[0]).toMatch(/known are BUSBAR_CONFIG, BUSBAR_REDIS, /)
+    expect(problemsOf({ env: { BUSBAR_COLOUR_SCHEME: 'x' } })[0]).toMatch(/known are BUSBAR_CONFIG, BUSBAR_REDIS_URL, /)
     expect(problemsOf({ flags: { zzz: '1' } as never })[0]).toMatch(/Unknown flag "--zzz"; known are --config/)
   })
 
@@ -219,7 +219,7 @@ describe('problems', () => {
 
 describe('the environment', () => {
   test('empty variables count as not set, and those of others are not looked at', () => {
-    expect(load({ env: { BUSBAR_REDIS: '', REDIS: 'x', MY_BUSBAR_THING: '1' } }).redis).toBeUndefined()
+    expect(load({ env: { BUSBAR_REDIS_URL: '', REDIS: 'x', MY_BUSBAR_THING: '1' } }).redis).toBeUndefined()
   })
 
   test('what Kubernetes says about a service called busbar or busbar-http is passed over', () => {
@@ -279,7 +279,7 @@ describe('the Redis URL', () => {
     ['redis://app:hun@ter2@cache', 'redis://app:***@cache'],
     ['unix:///run/a@b.sock', 'unix:///run/a@b.sock'],
   ])('%s is shown as %s', (url, value) => {
-    const config = load({ env: { BUSBAR_REDIS: url } })
+    const config = load({ env: { BUSBAR_REDIS_URL: url } })
     expect(config.redis).toBe(url)
     expect(described(config, 'redis')).toEqual({ name: 'redis', value, source: 'environment' })
   })

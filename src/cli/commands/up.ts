@@ -13,7 +13,7 @@ import { exitCodes } from '../exit.ts'
 import { createLog } from '../log-lines.ts'
 import type { AddCommand } from '../program.ts'
 import { type CliBus, reachRedis, type Session } from '../session.ts'
-import { type EndRequest, onEndRequest } from '../signals.ts'
+import { onEndRequest } from '../signals.ts'
 import { type Running, runningJson, runningLines } from '../up-screen.ts'
 
 export const addUp: AddCommand = (program, run) => {
@@ -31,7 +31,7 @@ async function up(session: Session) {
   const log = createHeldLog(session)
   const bus = session.openBus(log.listener)
   try {
-    const starting = start(session, bus, log, end)
+    const starting = start(session, bus, log)
     const started = await Promise.race([starting, end.whenAsked])
     if (!started) {
       // A door that opens after all would keep the process alive.
@@ -51,12 +51,11 @@ async function up(session: Session) {
   return exitCodes.ok
 }
 
-async function start(session: Session, bus: CliBus, log: HeldLog, end: EndRequest) {
+async function start(session: Session, bus: CliBus, log: HeldLog) {
   const { config } = session
   await reachRedis(bus)
-  await bus.run()
-  // The bus closes at these signals by itself; here the door must have finished first.
-  end.takeOver()
+  // The door must have finished before the bus closes.
+  await bus.run({ signals: false })
   // Loaded only here: the door's libraries take longer than most other commands as a whole.
   const [{ openDoor }, { loadRootToken }] = await Promise.all([
     import('../../http/server.ts'),

@@ -35,6 +35,7 @@ export interface HubContext extends LoopContext {
 
 // Hints get lost; a look at all partitions in one command makes up for it.
 const lookMs = 1_000
+const retryMs = 10
 
 export class LiveHub {
   readonly #context: HubContext
@@ -90,9 +91,14 @@ export class LiveHub {
     return this.#pages.read(this.#redis, this.#context.namespace, partition, after)
   }
 
-  /** Resolves when Redis is there again, or after a second of waiting. */
-  whenReady(): Promise<void> {
-    return this.#context.connection.whenReady(lookMs).catch(() => undefined)
+  /**
+   * Resolves when Redis is there again, or after a second of waiting; never at once. A connection that is breaking still
+   * calls itself ready, and who asked again in the same turn of the event loop would never let it notice.
+   */
+  async whenReady(): Promise<void> {
+    const { clock, connection } = this.#context
+    await new Promise<void>((resolve) => clock.after(retryMs, resolve))
+    await connection.whenReady(lookMs).catch(() => undefined)
   }
 
   lasts(): Promise<number[]> {

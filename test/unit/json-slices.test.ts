@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import { forEachElement, forEachMember, kindOfJson, NotJson } from '../src/http/json-slices.ts'
+import { forEachElement, forEachMember, kindOfJson, NotJson } from '../../src/json-slices.ts'
 
 const members = (text: string) => {
   const found: [string, string][] = []
