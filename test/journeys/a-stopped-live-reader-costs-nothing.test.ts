@@ -198,11 +198,10 @@ describe('a reader that stops', () => {
     const ended: WeakRef<object>[] = []
     for (let i = 0; i < 60; i += 1) {
       const live = bus.live('a.*', { since: i % 3 === 0 ? 'no cursor' : 'beginning', signal })
-      await live.next().catch(() => undefined)
-      if (i % 3 === 1) await live.return!()
       if (i % 3 === 2) for await (const _ of live) break
+      else await live.next().catch(() => undefined)
+      if (i % 3 === 1) await live.return!()
       ended.push(new WeakRef(live))
-      if (i % 3 === 2) await bus.publish('a.b', { n: i })
     }
     await eventually(() => {
       collectGarbage()

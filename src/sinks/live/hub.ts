@@ -7,6 +7,7 @@
  * position, or too slow) is not handed anything; it reads for itself until it has come to where the hub is.
  */
 import type { Redis } from 'ioredis'
+import { BusbarError } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { kindOf } from '../../event.ts'
 import type { Namespace } from '../../log/namespace.ts'
@@ -48,6 +49,7 @@ export class LiveHub {
   #position: number[]
   #started: Promise<void> | undefined
   #mayBeRolledBack = false
+  #stopped = false
   #loop: Loop | undefined
   #offReady: (() => void) | undefined
 
@@ -98,6 +100,7 @@ export class LiveHub {
   async whenReady(): Promise<void> {
     const { clock, connection } = this.#context
     await new Promise<void>((resolve) => clock.after(retryMs, resolve))
+    if (this.#stopped) throw BusbarError.of('BUS_CLOSED')
     await connection.whenReady(lookMs).catch(() => undefined)
   }
 
@@ -105,7 +108,9 @@ export class LiveHub {
     return readLasts(this.#redis, this.#context.namespace)
   }
 
+  /** For good: readers that still come, or wait for Redis, hear BUS_CLOSED. */
   async stop(deadlineMs: number): Promise<void> {
+    this.#stopped = true
     this.#offReady?.()
     this.#stopListening()
     await this.#loop?.stop({ deadlineMs })
