@@ -5,7 +5,7 @@ import { eventually } from '../support/eventually.ts'
 import type { Command, Decision } from '../support/proxy.ts'
 import { callsOf, contentsOf } from '../support/stored.ts'
 import { Ledger } from './ledger.ts'
-import { type FaultyPlace, faultyPlace, isPublish, publishAtRandom, randomFrom } from './storm.ts'
+import { type FaultyPlace, faultyPlace, isPublish, nextPublish, publishAtRandom, randomFrom } from './storm.ts'
 
 const buses = 20
 
@@ -30,16 +30,6 @@ async function expectAllStoredOnce(place: FaultyPlace, ledger: Ledger): Promise<
   ledger.expectToMatch(await place.log())
   expect(ledger.count('unknown') + ledger.count('refused')).toBe(0)
   expect(ledger.count('stored')).toBeGreaterThan(500)
-}
-
-/** Decides about the next publish only. */
-function nextPublish({ proxy }: FaultyPlace, decision: Decision): void {
-  let decided = false
-  proxy.onCommand((command) => {
-    if (decided || !isPublish(command)) return 'forward'
-    decided = true
-    return decision
-  })
 }
 
 const contents = ({ redis, namespace }: FaultyPlace) => contentsOf(redis, namespace)
@@ -80,7 +70,7 @@ describe('one publish', () => {
     async (_, events, publish) => {
       const place = await faultyPlace({ partitions: 1 })
       const bus = place.bus()
-      nextPublish(place, 'drop-reply')
+      nextPublish(place.proxy, 'drop-reply')
       const answers = [await publish(bus)].flat()
       const log = await place.log()
       expect(answers).toMatchObject(log.map(({ id, seq, prev }) => ({ id, seq, prev, duplicate: false })))
@@ -112,7 +102,7 @@ describe('one publish', () => {
   test('[P29] the original arrives only after its repeat, and after later publishes: nothing written', async () => {
     const place = await faultyPlace({ partitions: 1 })
     const bus = place.bus()
-    nextPublish(place, 'hold')
+    nextPublish(place.proxy, 'hold')
     const publishing = bus.publish('order.paid', 1, { key: 'order:1' })
     await eventually(() => place.proxy.held.length === 1)
     place.proxy.cut()

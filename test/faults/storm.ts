@@ -5,9 +5,10 @@ import { onTestFinished } from 'vitest'
 import { type Bus, busbar } from '../../src/bus.ts'
 import type { BusOptions } from '../../src/bus-options.ts'
 import { publishScript } from '../../src/publish/scripts.ts'
+import type { TelemetryName } from '../../src/runtime/telemetry.ts'
 import { freshNamespace, plainRedis } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
-import { type Command, type RedisProxy, startProxy } from '../support/proxy.ts'
+import { type Command, type Decision, type RedisProxy, startProxy } from '../support/proxy.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../support/redis.ts'
 import { type StoredEvent, storedEvents } from '../support/stored.ts'
 import type { Answer, Ledger } from './ledger.ts'
@@ -30,6 +31,26 @@ export type Random = ReturnType<typeof randomFrom>
 export const isPublish = ({ name, args: [script] }: Command): boolean =>
   (name === 'EVALSHA' && String(script) === publishScript.sha) ||
   (name === 'EVAL' && String(script) === publishScript.source)
+
+/** Decides about the next publish only. */
+export function nextPublish(proxy: RedisProxy, decision: Decision): void {
+  let decided = false
+  proxy.onCommand((command) => {
+    if (decided || !isPublish(command)) return 'forward'
+    decided = true
+    return decision
+  })
+}
+
+/** Ends the three connections of a bus, lets none come back, and waits until the bus has noticed. */
+export async function loseRedis(proxy: RedisProxy, bus: Bus): Promise<void> {
+  const count = (name: TelemetryName) => bus.telemetry.counts().get(name) ?? 0
+  await eventually(() => count('redis.connected') >= Math.max(3, count('redis.lost')))
+  const before = count('redis.lost')
+  proxy.refuse()
+  proxy.cut()
+  await eventually(() => count('redis.lost') >= before + 3)
+}
 
 export interface FaultyPlace {
   namespace: string

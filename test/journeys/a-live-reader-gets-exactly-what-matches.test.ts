@@ -216,8 +216,8 @@ describe('what it costs', () => {
     const bus = testBus({ redis: url, partitions: 1 })
     const [stopped, active] = [bus.live('a.*'), bus.live('a.*')]
     await Promise.all([stopped.ready(), active.ready()])
-    await Promise.all(Array.from({ length: 3_000 }, (_, i) => bus.publish('a.b', i)))
-    await take(active, 3_000)
+    await Promise.all(Array.from({ length: 1_100 }, (_, i) => bus.publish('a.b', i)))
+    await take(active, 1_100)
     // It has fallen behind after a thousand, and is ended while it reads the log for itself.
     await take(stopped, 1_000)
     const reading = stopped.next()

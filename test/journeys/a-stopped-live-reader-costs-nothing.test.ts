@@ -56,6 +56,20 @@ describe('a reader that stops', () => {
     expect(numbersOf(await take(stopped, 1))).toEqual([count])
   })
 
+  test('[L03] large events after many small ones: it goes on in small bites', async () => {
+    const bus = testBus({ partitions: 1 })
+    const stopped = bus.live('a.*', { since: 'beginning' })
+    // One by one, so that it learns to ask for many flushes at once.
+    for (const n of upTo(0, 300)) await bus.publish('a.b', { n }, { key: 'k' })
+    expect(numbersOf(await take(stopped, 300))).toEqual(upTo(0, 300))
+    await publishNumbers(bus, 300, 700, 'x'.repeat(150_000))
+    const before = usedBytes()
+    for (const n of upTo(300, 700)) {
+      expect(numbersOf(await take(stopped, 1))).toEqual([n])
+      if (n % 50 === 0) expect(usedBytes() - before).toBeLessThan(15 * mb)
+    }
+  })
+
   test('[L03] many small events: the same, and 200 such readers cost next to nothing', async () => {
     const bus = testBus({ partitions: 2 })
     const readers = upTo(0, 200).map(() => bus.live('a.*'))

@@ -1,6 +1,11 @@
+import { execFile } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import * as v from 'valibot'
-import { describe, expect, expectTypeOf, test } from 'vitest'
+import { describe, expect, expectTypeOf, onTestFinished, test } from 'vitest'
 import { z } from 'zod'
 import { rawJson } from '../../src/bus.ts'
 import type { Event } from '../../src/event.ts'
@@ -236,6 +241,22 @@ describe('types', () => {
     expectTypeOf(typeOf(bus.live('/order/'))).returns.toEqualTypeOf<Paid | Shipped | Moved>()
     expectTypeOf(typeOf(bus.live('order.*' as string))).returns.toEqualTypeOf<Paid | Shipped | Moved | Note>()
     expectTypeOf(typeOf(testBus().live('order.*'))).returns.toEqualTypeOf<Event>()
+  })
+
+  test('[P19] the compiler agrees with every line above', async () => {
+    const root = resolve(import.meta.dirname, '../..')
+    const folder = await mkdtemp(join(tmpdir(), 'busbar-types-'))
+    onTestFinished(() => rm(folder, { recursive: true }))
+    const project = {
+      extends: join(root, 'tsconfig.json'),
+      compilerOptions: { typeRoots: [join(root, 'node_modules/@types')] },
+      include: [],
+      files: [import.meta.filename, join(root, 'test/support/redis.ts')],
+    }
+    await writeFile(join(folder, 'tsconfig.json'), JSON.stringify(project))
+    const compiler = join(root, 'node_modules/typescript/bin/tsc')
+    const run = promisify(execFile)(process.execPath, [compiler, '-p', folder])
+    expect(await run.catch(({ stdout }) => ({ stdout }))).toMatchObject({ stdout: '' })
   })
 
   test('[P19] and that is what it really gets', async () => {
