@@ -3,10 +3,12 @@ import { mkdir, rmdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { type Clock, systemClock } from '../../src/runtime/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/ports.ts'
+import type { Decision } from '../support/proxy.ts'
 import { Ledger } from './ledger.ts'
-import { type FaultyPlace, faultyPlace, publishAtRandom, randomFrom } from './storm.ts'
+import { type FaultyPlace, faultyPlace, isPublish, publishAtRandom, randomFrom } from './storm.ts'
 
 interface Refusal {
   /** What Redis answers with. */
@@ -106,6 +108,46 @@ describe('not now', () => {
     await Promise.all(storms)
     ledger.expectToMatch(await place.log())
     expect(ledger.count('unknown') + ledger.count('refused')).toBe(0)
+  })
+
+  test('[P29] a flush that was sent twice is answered twice: the second answer ends nothing that came after it', async () => {
+    const place = await faultyPlace({ partitions: 1 })
+    const pauses: (() => void)[] = []
+    // The pauses before a repeat and before a look for passed deadlines end when the test says so.
+    const after: Clock['after'] = (ms, fn) => {
+      if (ms !== 50) return systemClock.after(ms, fn)
+      pauses.push(fn)
+      return { cancel: () => undefined }
+    }
+    const bus = place.bus({ clock: { ...systemClock, after } })
+    const publish = (data: string) => bus.publish('order.paid', data, { key: 'order:1' })
+    const decisions: Decision[] = ['forward', 'forward', 'forward', 'hold', 'hold', 'cut-before']
+    place.proxy.onCommand((command) => (isPublish(command) && decisions.shift()) || 'forward')
+    const arrived = () => 6 - decisions.length
+    await publish('first')
+
+    // Refused, and refused again on a new connection: each refusal leaves a pause behind.
+    await place.redis.config('SET', 'min-replicas-to-write', '1')
+    const twice = publish('twice')
+    const before = pauses.length
+    await eventually(() => pauses.length === before + 1)
+    place.proxy.cut()
+    await eventually(() => pauses.length === before + 2)
+    await place.redis.config('SET', 'min-replicas-to-write', '0')
+    for (const end of pauses.slice(before)) end()
+
+    const second = publish('second')
+    await eventually(() => arrived() === 4)
+    place.proxy.release()
+    await twice
+    await eventually(() => arrived() === 5)
+    const third = publish('third')
+    place.proxy.release()
+    await eventually(() => arrived() === 6)
+    let answered = 0
+    for (const one of [second, third]) void one.then(() => (answered += 1))
+    await eventually(() => answered === 2)
+    expect((await place.log()).map(({ json }) => JSON.parse(json))).toEqual(['first', 'twice', 'second', 'third'])
   })
 
   test('[P12] [P25] Redis is loading its data: publishes and reads wait until it is there', async () => {

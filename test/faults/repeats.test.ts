@@ -36,6 +36,20 @@ const contents = ({ redis, namespace }: FaultyPlace) => contentsOf(redis, namesp
 const kindsOf = (copies: readonly { reply: unknown }[]) =>
   [...new Set(copies.map(({ reply }) => (Array.isArray(reply) ? reply[0] : String(reply))))].sort()
 
+/** Ten seconds of waiting, which pass while the other tests run. */
+const silence = (() => {
+  const ends: (() => Promise<unknown>)[] = []
+  const outcome = Promise.withResolvers<{ answer: Published; log: StoredEvent[]; heard: string[] }>()
+  outcome.promise.catch(() => undefined)
+  return {
+    outcome: outcome.promise,
+    async end() {
+      for (const end of ends.reverse()) await end()
+    },
+    begin: () => keepSilent((end) => void ends.push(end)).then(outcome.resolve, outcome.reject),
+  }
+})()
+
 describe('one publish', () => {
   const ways: [string, number, (bus: Bus) => Promise<unknown>][] = [
     ['publish', 1, (bus) => bus.publish('order.paid', 1, { key: 'order:1' })],

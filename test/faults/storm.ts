@@ -1,12 +1,12 @@
 /** Buses that publish at random, several calls in flight each, through whatever the network does. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Redis } from 'ioredis'
+import { Redis } from 'ioredis'
 import { onTestFinished } from 'vitest'
 import { type Bus, busbar } from '../../src/bus.ts'
 import type { BusOptions } from '../../src/bus-options.ts'
 import { publishScript } from '../../src/publish/scripts.ts'
 import type { TelemetryName } from '../../src/runtime/telemetry.ts'
-import { freshNamespace, plainRedis } from '../support/bus.ts'
+import { freshNamespace } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Command, type Decision, type RedisProxy, startProxy } from '../support/proxy.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../support/redis.ts'
@@ -67,18 +67,25 @@ export interface FaultyPlace {
 
 export interface PlaceOptions extends Pick<RedisOptions, 'args'> {
   partitions?: number
+  /** Takes what ends the place's parts, to be called in reverse. */
+  whenDone?(end: () => Promise<unknown>): void
 }
 
 /** A namespace on a Redis of its own, behind a proxy of its own. */
-export async function faultyPlace({ partitions = 16, args = [] }: PlaceOptions = {}): Promise<FaultyPlace> {
+export async function faultyPlace({
+  partitions = 16,
+  args = [],
+  whenDone = onTestFinished,
+}: PlaceOptions = {}): Promise<FaultyPlace> {
   const server = await startRedis({ args })
   const proxy = await startProxy({ target: { port: server.port } })
-  onTestFinished(async () => {
+  const redis = new Redis(server.url)
+  whenDone(async () => {
+    redis.disconnect()
     await proxy.stop()
     await server.stop()
   })
   const namespace = freshNamespace()
-  const redis = plainRedis(server.url)
   // Tests kill the server.
   redis.on('error', () => undefined)
   // So that the first decision about a publish meets one that runs, and not one that is unknown to the server.
@@ -91,7 +98,7 @@ export async function faultyPlace({ partitions = 16, args = [] }: PlaceOptions =
     proxy,
     bus(options) {
       const bus = busbar({ redis: proxy.url, namespace, partitions, ...options })
-      onTestFinished(() => bus.close({ timeout: '1s' }))
+      whenDone(() => bus.close({ timeout: '1s' }))
       return bus
     },
     redis,

@@ -49,6 +49,30 @@ describe('a published event', () => {
     for (const id of [...beside, ...nonsense]) expect(await bus.log.get(id), id).toBeUndefined()
   })
 
+  test('[P01] an object can be read back in pages, newest first, and a stretch of the log by pattern', async () => {
+    const bus = testBus()
+    const seqs: number[] = []
+    for (let i = 0; i < 90; i += 1) {
+      const type = i % 3 ? 'order.line' : 'order.paid'
+      seqs.push((await bus.publish(type, i, { tenant: 'acme', key: i % 2 ? 'odd' : 'even' })).seq)
+    }
+    const pages: unknown[][] = []
+    let before: string | undefined
+    do {
+      const page = await bus.log.history('even', { tenant: 'acme', limit: 20, ...(before ? { before } : {}) })
+      pages.unshift(page.map(({ data }) => data))
+      before = page[0]?.id
+    } while (pages[0]!.length > 0)
+    expect(pages.map((page) => page.length)).toEqual([0, 5, 20, 20])
+    expect(pages.flat()).toEqual(Array.from({ length: 45 }, (_, i) => 2 * i))
+    const foreign = (await bus.log.history('odd', { tenant: 'acme' }))[5]!.id
+    expect(await bus.log.history('even', { tenant: 'acme', before: foreign })).toEqual([])
+
+    const read: number[] = []
+    for await (const { seq } of bus.log.read({ match: 'acme:*.paid' })) read.push(seq)
+    expect(read).toEqual(seqs.filter((_, i) => i % 3 === 0))
+  })
+
   test('[P01] without a key an event has no predecessor, and without data it has null', async () => {
     const bus = testBus({ partitions: 1 })
     await bus.publish('a.b')

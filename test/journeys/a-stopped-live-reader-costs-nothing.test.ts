@@ -56,17 +56,16 @@ describe('a reader that stops', () => {
     expect(numbersOf(await take(stopped, 1))).toEqual([count])
   })
 
-  test('[L03] large events after many small ones: it goes on in small bites', async () => {
+  test('[L03] a backlog of large events behind many small ones is read in small bites', async () => {
     const bus = testBus({ partitions: 1 })
-    const stopped = bus.live('a.*', { since: 'beginning' })
-    // One by one, so that it learns to ask for many flushes at once.
+    // One by one: from them a reader learns to ask for many flushes at once.
     for (const n of upTo(0, 300)) await bus.publish('a.b', { n }, { key: 'k' })
-    expect(numbersOf(await take(stopped, 300))).toEqual(upTo(0, 300))
-    await publishNumbers(bus, 300, 700, 'x'.repeat(150_000))
+    await publishNumbers(bus, 300, 500, 'x'.repeat(150_000))
     const before = usedBytes()
-    for (const n of upTo(300, 700)) {
-      expect(numbersOf(await take(stopped, 1))).toEqual([n])
-      if (n % 50 === 0) expect(usedBytes() - before).toBeLessThan(15 * mb)
+    const late = bus.live('a.*', { since: 'beginning' })
+    for (const n of upTo(0, 500)) {
+      expect(numbersOf(await take(late, 1))).toEqual([n])
+      if (n % 50 === 49) expect(usedBytes() - before).toBeLessThan(15 * mb)
     }
   })
 
