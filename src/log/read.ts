@@ -66,8 +66,9 @@ export class LogPages {
   async read(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<Page> {
     const keys = namespace.partitions[partition]!
     const count = Math.max(1, Math.min(maxPageEntries, Math.floor(pageBytes / this.#meanEntryBytes)))
+    // Together, so that what was trimmed and what is left fit: a trim in between would hide a gap.
     const answers = await redis
-      .pipeline()
+      .multi()
       .xrange(keys.log, `(${after}-0`, '+', 'COUNT', count)
       .hget(keys.meta, 'trimmed')
       .exec()

@@ -64,6 +64,21 @@ if known[6] and process ~= '' then
   if n == tonumber(seen_n) then return again(last, tonumber(count), exceptions) end
 end
 
+-- A lone plain event, the path of latency: the same as below, without a table made (19 µs instead of 29).
+if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and argv[8] == '' then
+  local one, envelope, last_before = argv[10], argv[11], known[1] or '0'
+  local prev = one ~= '' and (redis.call('HGET', heads, one) or known[4] and redis.call('HGET', heads_old, one)) or ''
+  local time = redis.call('TIME')
+  local last = format('%d', math.max(last_before + 1, time[1] * 1000000 + time[2], argv[3] + 1))
+  redis.call('XADD', log, last .. '-0', prev, envelope)
+  if one ~= '' then redis.call('HSET', heads, one, last) end
+  redis.call('HSET', meta, 'last', last, 'events', format('%d', (known[2] or 0) + 1),
+    'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1),
+    call, argv[2] .. ' ' .. last .. ' 1 []')
+  redis.call('PUBLISH', argv[6], last_before .. ' ' .. last .. '\n' .. argv[7])
+  return {'stored', last, prev}
+end
+
 -- Heads of all objects, asked at once; `head` has those that this flush has moved.
 local object = {}
 for i = 1, events do object[i] = argv[2 * i + 8] end

@@ -1,6 +1,7 @@
 /** Whatever the network loses or doubles, a publish is one event and one answer, without any idempotency key. */
-import { describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
+import { take } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Command, Decision } from '../support/proxy.ts'
 import { callsOf, contentsOf } from '../support/stored.ts'
@@ -32,23 +33,44 @@ async function expectAllStoredOnce(place: FaultyPlace, ledger: Ledger): Promise<
   expect(ledger.count('stored')).toBeGreaterThan(500)
 }
 
+// A silent connection counts as dead after up to 7.5 s; they pass while the other tests run.
+let silence: ReturnType<typeof meetSilence>
+const ends: (() => Promise<unknown>)[] = []
+beforeAll(() => {
+  silence = meetSilence()
+  silence.catch(() => undefined)
+})
+afterAll(async () => {
+  for (const end of ends.reverse()) await end()
+})
+
+/** The first publish and the first read are carried out and never answered; more is published meanwhile. */
+async function meetSilence() {
+  const place = await faultyPlace({ whenDone: (end) => void ends.push(end) })
+  const live = place.bus().live('order.*')
+  await live.ready()
+  const silenced = new Set<string>()
+  place.proxy.onCommand((command) => {
+    const kind = isPublish(command) ? 'publish' : command.name
+    if (!['publish', 'XRANGE'].includes(kind) || silenced.has(kind)) return 'forward'
+    silenced.add(kind)
+    return 'swallow'
+  })
+  const bus = place.bus({ publish: { timeout: '20s' } })
+  const answers = [bus.publish('order.paid', 0, { key: 'order:0' })]
+  const meanwhile = setInterval(() => {
+    const n = answers.length
+    answers.push(bus.publish('order.paid', n, { key: `order:${n}` }))
+  }, 1_000)
+  await answers[0]
+  clearInterval(meanwhile)
+  const delivered = await take(live, answers.length)
+  return { answers: await Promise.all(answers), delivered, log: await place.log() }
+}
+
 const contents = ({ redis, namespace }: FaultyPlace) => contentsOf(redis, namespace)
 const kindsOf = (copies: readonly { reply: unknown }[]) =>
   [...new Set(copies.map(({ reply }) => (Array.isArray(reply) ? reply[0] : String(reply))))].sort()
-
-/** Ten seconds of waiting, which pass while the other tests run. */
-const silence = (() => {
-  const ends: (() => Promise<unknown>)[] = []
-  const outcome = Promise.withResolvers<{ answer: Published; log: StoredEvent[]; heard: string[] }>()
-  outcome.promise.catch(() => undefined)
-  return {
-    outcome: outcome.promise,
-    async end() {
-      for (const end of ends.reverse()) await end()
-    },
-    begin: () => keepSilent((end) => void ends.push(end)).then(outcome.resolve, outcome.reject),
-  }
-})()
 
 describe('one publish', () => {
   const ways: [string, number, (bus: Bus) => Promise<unknown>][] = [
@@ -219,5 +241,14 @@ describe('a thousand of each', () => {
     }
     const [ledger] = await Promise.all([storm(place, () => kept >= faults), deliverLate()])
     await expectAllStoredOnce(place, ledger)
+  })
+})
+
+describe('a connection that falls silent and stays open', () => {
+  test('[P29] [L05] is given up by itself, whatever is written to it: one event, one answer, and the live reader gets it', async () => {
+    const { answers, delivered, log } = await silence
+    const byNumber = log.toSorted((a, b) => Number(a.json) - Number(b.json)).map(({ id }) => id)
+    expect(byNumber).toEqual(answers.map(({ id }) => id))
+    expect(delivered.map(({ id }) => id).sort()).toEqual(byNumber.toSorted())
   })
 })

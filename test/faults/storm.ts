@@ -75,7 +75,10 @@ export interface PlaceOptions extends Pick<RedisOptions, 'args'> {
 export async function faultyPlace({
   partitions = 16,
   args = [],
-  whenDone = onTestFinished,
+  whenDone = (end) =>
+    onTestFinished(async () => {
+      await end()
+    }),
 }: PlaceOptions = {}): Promise<FaultyPlace> {
   const server = await startRedis({ args })
   const proxy = await startProxy({ target: { port: server.port } })
