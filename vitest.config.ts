@@ -7,5 +7,7 @@ export default defineConfig({
     testTimeout: 30_000,
     hookTimeout: 30_000,
     pool: 'forks',
+    // Most tests wait for processes and sockets: two files at once halve the time, also on two cores.
+    maxWorkers: 2,
   },
 })

@@ -12,7 +12,7 @@ import { startRedis } from './support/redis.ts'
 
 function folder(): string {
   const made = mkdtempSync(join(tmpdir(), 'busbar-doctor-'))
-  onTestFinished(() => rmSync(made, { recursive: true, force: true }))
+  onTestFinished(() => rmSync(made, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
   return made
 }
 

@@ -30,7 +30,8 @@ afterEach(async () => {
   await Promise.all(toRelease.map((embedded) => embedded.release()))
   for (const { pid } of processesOf(dataDir)) kill(pid)
   await nothingRuns()
-  await rm(dataDir, { recursive: true, force: true })
+  // A server that was killed a moment ago may still be writing.
+  await rm(dataDir, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 })
 })
 
 async function open(options: Partial<EmbeddedOptions> = {}): Promise<EmbeddedRedis> {

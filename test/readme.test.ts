@@ -27,7 +27,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, 'package.json'), '{ "type": "module", "scripts": { "start": "busbar up" } }')
 })
 
-afterAll(() => rmSync(folder, { recursive: true, force: true }))
+afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
 
 function start(command: string) {
   const env = { ...process.env, BUSBAR_HTTP_PORT: String(port), NO_COLOR: '1' }
