@@ -93,7 +93,8 @@ export async function runScripts<Input, Reply>(
   }
   const answers = (await pipeline.exec()) ?? []
   return Promise.all(
-    answers.map(([error, raw], i) => {
+    // Asynchronous, so that an error here never leaves another's unheard.
+    answers.map(async ([error, raw], i) => {
       if (!error) return script.reply(raw as never)
       if (isNoScript(error)) return runScript(redis, script, inputs[i]!)
       throw error
