@@ -32,7 +32,9 @@ function resendingClient(options: RedisOptions = {}): Redis {
 
 /** Never repeats a command by itself, as the bus has it. */
 async function client(options: RedisOptions = {}): Promise<Redis> {
-  const redis = resendingClient({ maxRetriesPerRequest: 0, enableOfflineQueue: false, ...options })
+  // Nobody hears the failure when ioredis subscribes again by itself and the connection breaks once more.
+  const quiet = { maxRetriesPerRequest: 0, enableOfflineQueue: false, autoResubscribe: false }
+  const redis = resendingClient({ ...quiet, ...options })
   await isReady(redis)
   return redis
 }
