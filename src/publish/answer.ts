@@ -10,11 +10,9 @@ export function settleCalls(calls: readonly Call[], partition: number, reply: St
   let first = 1
   let stored = 0
   const seqBefore = reply.last - storedEvents(calls, reply.exceptions)
-  const idOf = idsOf(partition, reply.last)
   const answer = () => {
     stored += 1
-    const seq = seqBefore + stored
-    return { id: idOf(seq), seq, prev: toSeq(reply.prevs[stored - 1]), duplicate: false }
+    return published(partition, seqBefore + stored, reply.prevs[stored - 1], false)
   }
   for (const call of calls) {
     const count = 1 + call.rest.length
@@ -43,24 +41,12 @@ function storedEvents(calls: readonly Call[], exceptions: readonly Exception[]):
   return events
 }
 
-const toSeq = (prev: string | undefined): number | null => (prev ? Number(prev) : null)
-
 const published = (partition: number, seq: number, prev: string | undefined, duplicate: boolean): Published => ({
   id: `${partition}-${seq}`,
   seq,
-  prev: toSeq(prev),
+  prev: prev ? Number(prev) : null,
   duplicate,
 })
-
-/** Ids of a flush share all but their last digits; writing 16 digits anew for each would be 3 % of a publish. */
-function idsOf(partition: number, last: number): (seq: number) => string {
-  const thousands = Math.floor(last / 1000)
-  const start = `${partition}-${thousands}`
-  return (seq) => {
-    const rest = seq - thousands * 1000
-    return rest >= 0 ? start + (1000 + rest).toString().slice(1) : `${partition}-${seq}`
-  }
-}
 
 const noAnswers: readonly Published[] = []
 

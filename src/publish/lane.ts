@@ -54,15 +54,11 @@ export function nextFlush(lane: Lane, process: string, live: string): Flush | un
   const events: string[] = []
   const kinds = new Set<string>()
   const special: string[] = []
-  let kind = ''
   for (const call of calls) {
     call.state = 'sent'
     if (call.option !== '') special.push(`[${events.length / 2 + 1},${1 + call.rest.length},${call.option}]`)
     events.push(call.first.object, call.first.envelope)
-    if (call.first.kind !== kind) {
-      kind = call.first.kind
-      kinds.add(kind)
-    }
+    kinds.add(call.first.kind)
     for (const event of call.rest) {
       events.push(event.object, event.envelope)
       kinds.add(event.kind)

@@ -13,8 +13,7 @@
 -- ARGV[4] now_us        '' means the server's clock (tests pass a number)
 -- ARGV[5] once_prefix   an idempotency key's answer is the string  once_prefix .. sha1
 -- ARGV[6] wake          channel for the hint
--- ARGV[7] kinds         'tenant:type' of all events, one per line; '' when unknown: lets readers pass over the flush, and
---                       one line alone says the topic of all
+-- ARGV[7] kinds         'tenant:type' of all events, one per line; '' when unknown: lets readers pass over the flush
 -- ARGV[8] live          '' or "<partition> <channel prefix>": also publish each event on prefix .. tenant:type
 -- ARGV[9] options       '' or JSON [[first event, events, {once, scope, body, expectPrev, state}], …] in order;
 --                       an event that none of them covers is a call of its own without options
@@ -107,14 +106,13 @@ local fields, prevs, new_heads, stored, bytes = {}, {}, {}, 0, 0
 local first_count, counts, exceptions, new_states, new_onces, malformed = 0, {}, {}, {}, {}, false
 
 -- The hot loop. The topic is looked for only where an envelope begins unlike the first one.
-local one_kind = argv[7] ~= '' and not string.find(argv[7], '\n', 1, true)
 local start = sub(argv[11], 1, 10 + #first_topic)
 local start_length = #start
 local function take(first, count)
   local at, moved = stored, #new_heads
   for i = first, first + count - 1 do
     local one, envelope = object[i], argv[2 * i + 9]
-    if one_kind or sub(envelope, 1, start_length) == start then
+    if sub(envelope, 1, start_length) == start then
       first_count = first_count + 1
     else
       local topic = match(envelope, topic_shape)

@@ -38,7 +38,7 @@ export function defineScript<Input, Raw, Reply>(definition: {
 
 const isNoScript = (error: unknown): boolean => error instanceof Error && error.message.startsWith('NOSCRIPT')
 
-/** A command as it goes over the wire. ioredis copies and looks at each argument several times: 10 % of a publish. */
+/** A command as it goes over the wire. ioredis copies and looks at each argument several times. */
 class WrittenCommand extends Command {
   readonly #text: string
 
