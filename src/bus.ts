@@ -312,7 +312,7 @@ function checkOneObject(events: readonly WrittenEvent[]): void {
 }
 
 function checkSize(call: Call): void {
-  const bytes = [call.first, ...call.rest].reduce((sum, event) => sum + Buffer.byteLength(event.envelope), 0)
+  const bytes = [call, ...call.rest].reduce((sum, event) => sum + Buffer.byteLength(event.envelope), 0)
   if (bytes > limits.callBytes)
     throw BusbarError.of('CALL_TOO_LARGE', { bytes, maxEvents: limits.callEvents, maxBytes: limits.callBytes })
 }

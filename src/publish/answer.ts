@@ -5,64 +5,91 @@ import type { Exception, FlushReply } from './scripts.ts'
 
 type Stored = Extract<FlushReply, { kind: 'stored' }>
 
-export function settleCalls(calls: readonly Call[], partition: number, reply: Stored): void {
+/** Answers all calls of a flush; `events` is how many were sent. */
+export function settleCalls(calls: readonly Call[], events: number, partition: number, reply: Stored): void {
+  const { exceptions } = reply
+  const prevs = new Prevs(reply.prevs)
   let exception = 0
   let first = 1
-  let stored = 0
-  const seqBefore = reply.last - storedEvents(calls, reply.exceptions)
+  let seq = reply.last - events + hinderedEvents(calls, exceptions)
   const answer = () => {
-    stored += 1
-    return published(partition, seqBefore + stored, reply.prevs[stored - 1], false)
+    seq += 1
+    return published(partition, seq, prevs.next(), false)
   }
   for (const call of calls) {
-    const count = 1 + call.rest.length
-    const hindrance = reply.exceptions[exception]
+    const hindrance = exceptions[exception]
     if (hindrance && hindrance[0] === first) {
       settleException(call, partition, hindrance)
       exception += 1
     } else {
-      settle(call, answer(), count === 1 ? noAnswers : call.rest.map(answer))
+      settle(call, answer(), call.rest.length === 0 ? noAnswers : call.rest.map(answer))
     }
-    first += count
+    first += 1 + call.rest.length
   }
 }
 
-/** All events but those of calls that met an exception. */
-function storedEvents(calls: readonly Call[], exceptions: readonly Exception[]): number {
-  let events = 0
-  for (const call of calls) events += 1 + call.rest.length
-  if (exceptions.length === 0) return events
+/** The events of calls that met an exception. */
+function hinderedEvents(calls: readonly Call[], exceptions: readonly Exception[]): number {
+  if (exceptions.length === 0) return 0
   const hindered = new Set(exceptions.map(([first]) => first))
+  let events = 0
   let first = 1
   for (const call of calls) {
-    if (hindered.has(first)) events -= 1 + call.rest.length
+    if (hindered.has(first)) events += 1 + call.rest.length
     first += 1 + call.rest.length
   }
   return events
 }
 
-const published = (partition: number, seq: number, prev: string | undefined, duplicate: boolean): Published => ({
+const space = 32
+const zero = 48
+
+/** Takes the numbers of a text like `12  7` one by one, null where there is none, without making texts of them. */
+class Prevs {
+  readonly #text: string
+  #at = 0
+
+  constructor(text: string) {
+    this.#text = text
+  }
+
+  next(): number | null {
+    const text = this.#text
+    const start = this.#at
+    let at = start
+    let number = 0
+    for (; at < text.length; at += 1) {
+      const code = text.charCodeAt(at)
+      if (code === space) break
+      number = number * 10 + code - zero
+    }
+    this.#at = at + 1
+    return at === start ? null : number
+  }
+}
+
+const published = (partition: number, seq: number, prev: number | null, duplicate: boolean): Published => ({
   id: `${partition}-${seq}`,
   seq,
-  prev: prev ? Number(prev) : null,
+  prev,
   duplicate,
 })
 
 const noAnswers: readonly Published[] = []
 
 function settle(call: Call, first: Published, rest: readonly Published[]): void {
-  if (call.state === 'settled') return
-  call.state = 'settled'
+  if (call.settled) return
+  call.settled = true
   call.resolve(first, rest)
 }
 
 export function failCall(call: Call, error: unknown): void {
-  if (call.state === 'settled') return
-  call.state = 'settled'
+  if (call.settled) return
+  call.settled = true
   call.reject(error)
 }
 
-const keyOf = ({ first: { object } }: Call): string => object.slice(object.indexOf('/') + 1)
+const keyOf = ({ object }: Call): string => object.slice(object.indexOf('/') + 1)
 
 function settleException(call: Call, partition: number, exception: Exception): void {
   switch (exception[1]) {
@@ -73,14 +100,14 @@ function settleException(call: Call, partition: number, exception: Exception): v
         call,
         BusbarError.of('CONFLICT', {
           key: shown(keyOf(call)),
-          expectPrev: call.options.expectPrev ?? null,
+          expectPrev: call.conditions?.options.expectPrev ?? null,
           head: exception[2] ? Number(exception[2]) : null,
         }),
       )
     case 'reused':
       return failCall(
         call,
-        BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: shown(call.options.idempotencyKey) }),
+        BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: shown(call.conditions?.options.idempotencyKey) }),
       )
   }
 }
@@ -92,8 +119,6 @@ function settleDuplicate(
 ): void {
   const count = Number(events)
   const firstSeq = Number(last) - count + 1
-  const rest = Array.from({ length: count - 1 }, (_, i) =>
-    published(partition, firstSeq + i + 1, String(firstSeq + i), true),
-  )
-  settle(call, published(partition, firstSeq, prev, true), rest)
+  const rest = Array.from({ length: count - 1 }, (_, i) => published(partition, firstSeq + i + 1, firstSeq + i, true))
+  settle(call, published(partition, firstSeq, prev ? Number(prev) : null, true), rest)
 }

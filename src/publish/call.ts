@@ -1,9 +1,6 @@
 /**
- * One publish, commit or publishAll item on its way: checked, written as envelopes, waiting for its answer.
- *
- *   waiting    in its lane, nothing sent: at its deadline it is NOT_STORED
- *   sent       part of a flush: at its deadline its outcome is unknown
- *   settled    answered or failed; what comes later is ignored
+ * One publish, commit or publishAll item on its way: checked, written as envelopes, waiting for its answer until it is
+ * settled: answered or failed. What comes later is ignored.
  */
 import { createHash } from 'node:crypto'
 import { BusbarError, shown } from '../errors.ts'
@@ -43,21 +40,26 @@ export interface WrittenEvent {
   envelope: string
 }
 
-export interface Call {
-  first: WrittenEvent
+/** The call's first event, and what belongs to it. */
+export interface Call extends WrittenEvent {
   /** Further events of the same object. */
-  rest: readonly WrittenEvent[]
-  /** What chooses the partition: the object, else the idempotency key; '' = any. */
-  partitionBy: string
-  /** JSON for publish.lua, '' when the call has no options. */
-  option: string
-  options: CallOptions
-  size: number
-  timeoutMs: number
-  deadlineAt: number
-  state: 'waiting' | 'sent' | 'settled'
+  readonly rest: readonly WrittenEvent[]
+  readonly conditions: Conditions | undefined
+  readonly size: number
+  readonly timeoutMs: number
+  readonly deadlineAt: number
+  settled: boolean
   resolve(first: Published, rest: readonly Published[]): void
   reject(error: unknown): void
+}
+
+/** What a call with options asks for. */
+export interface Conditions {
+  readonly options: CallOptions
+  /** The options as publish.lua gets them. */
+  readonly json: string
+  /** What chooses the partition: the object, else the idempotency key; '' = any. */
+  readonly partitionBy: string
 }
 
 interface Kind {
@@ -89,6 +91,11 @@ function kindFor(tenant: string, type: string): Kind {
 /** Whose event it is, what it is about, when it happened. */
 export type EventPlace = Omit<EventInput, 'type' | 'data'>
 
+const needsNoEscape = /^[ !#-[\]-~]*$/
+
+/** As JSON.stringify, which takes three times as long for the plain ASCII that keys mostly are. */
+const quoted = (text: string): string => (needsNoEscape.test(text) ? `"${text}"` : JSON.stringify(text))
+
 /** Checks an event and writes it down; throws the coded error of the first field that is wrong. */
 export function writeEvent(type: string, data: unknown, place: EventPlace): WrittenEvent {
   const { tenant = defaultTenant, key, time, trace } = place
@@ -96,7 +103,7 @@ export function writeEvent(type: string, data: unknown, place: EventPlace): Writ
   let header = kind.headerStart
   let object = ''
   if (key !== undefined && key !== null) {
-    header += `,"key":${JSON.stringify(checkText('key', key, limits.keyBytes))}`
+    header += `,"key":${quoted(checkText('key', key, limits.keyBytes))}`
     object = `${tenant}/${key}`
   }
   if (time !== undefined && time !== null)
@@ -105,27 +112,26 @@ export function writeEvent(type: string, data: unknown, place: EventPlace): Writ
   return { kind: kind.text, object, envelope: `${header}}\n${writeJson(data)}` }
 }
 
-const noOptions: CallOptions = {}
 const noEvents: readonly WrittenEvent[] = []
 
 /** A call of one event without options: the hot path. */
 export function simpleCall(
-  event: WrittenEvent,
+  { kind, object, envelope }: WrittenEvent,
   timeoutMs: number,
   deadlineAt: number,
   resolve: Call['resolve'],
   reject: Call['reject'],
 ): Call {
   return {
-    first: event,
+    kind,
+    object,
+    envelope,
     rest: noEvents,
-    partitionBy: event.object,
-    option: '',
-    options: noOptions,
-    size: event.envelope.length,
+    conditions: undefined,
+    size: envelope.length,
     timeoutMs,
     deadlineAt,
-    state: 'waiting',
+    settled: false,
     resolve,
     reject,
   }
@@ -133,22 +139,22 @@ export function simpleCall(
 
 /** Gives a call options, or several events of one object: then it is all or nothing. */
 export function withOptions(call: Call, events: readonly WrittenEvent[], options: CallOptions): Call {
-  const first = events[0]!
-  const scope = first.object || `${first.kind.slice(0, first.kind.indexOf(':'))}/`
+  const { object, kind } = call
+  const scope = object || `${kind.slice(0, kind.indexOf(':'))}/`
   const option: Record<string, unknown> = {}
-  let partitionBy = first.object
+  let partitionBy = object
   if (options.idempotencyKey !== undefined) {
     option.once = checkText('idempotencyKey', options.idempotencyKey, limits.idempotencyKeyBytes)
     option.scope = scope
     option.body = fingerprint(events, options)
     partitionBy ||= scope + options.idempotencyKey
   }
-  if (options.expectPrev !== undefined) option.expectPrev = checkExpectPrev(options.expectPrev, first.object)
+  if (options.expectPrev !== undefined) option.expectPrev = checkExpectPrev(options.expectPrev, object)
   if (options.state !== undefined) option.state = writeJson(options.state, 'state')
-  const text = JSON.stringify(option)
+  const json = JSON.stringify(option)
   // A state waits and travels like the events, so it counts like them.
-  const size = events.reduce((sum, event) => sum + event.envelope.length, text.length)
-  return { ...call, first, rest: events.slice(1), partitionBy, option: text, options, size }
+  const size = events.reduce((sum, event) => sum + event.envelope.length, json.length)
+  return { ...call, rest: events.slice(1), conditions: { options, json, partitionBy }, size }
 }
 
 function checkExpectPrev(expectPrev: number | null, object: string): string {

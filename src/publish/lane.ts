@@ -2,14 +2,15 @@
  * The flushes of one partition: calls gather while one flush is in flight, then go together.
  *
  *   idle      nothing waits
- *   waiting   calls wait; the flush is made and sent at the end of this tick, or when the connection is ready
+ *   waiting   calls wait in flushes that are being filled; one is sent at the end of this tick, or when the connection is ready
  *   flying    one flush has no answer yet; never two, so order is the order of the calls
  *
  * A flush without an answer is sent again under its number n with the same contents until it is answered, or until all
  * of its calls have passed their deadlines; then the next one takes n + 1, and a late copy of n changes nothing.
  */
 import type { PartitionKeys } from '../redis/keys.ts'
-import type { Call } from './call.ts'
+import { writeArg } from '../redis/script.ts'
+import type { Call, WrittenEvent } from './call.ts'
 import type { FlushInput } from './scripts.ts'
 
 // 256 events keep one script below 1 ms and one entry below what a reader takes in one piece.
@@ -17,16 +18,26 @@ const maxEvents = 256
 const maxSize = 256 * 1024
 const maxHintKinds = 16
 
+/** Calls that go together. Their events are written for the wire as they come: most of a publish's time is text. */
+interface Draft {
+  readonly calls: Call[]
+  readonly kinds: Set<string>
+  readonly events: { text: string; count: number }
+  options: string
+  size: number
+}
+
 export interface Flush {
-  calls: readonly Call[]
-  input: FlushInput
+  readonly calls: readonly Call[]
+  readonly events: number
+  readonly input: FlushInput
   tries: number
 }
 
 export interface Lane {
   readonly partition: number
   readonly keys: PartitionKeys
-  waiting: Call[]
+  waiting: Draft[]
   flush: Flush | undefined
   scheduled: boolean
   n: number
@@ -46,26 +57,45 @@ export const createLane = (partition: number, keys: PartitionKeys): Lane => ({
   sinceGrowth: 0,
 })
 
+export function addCall(lane: Lane, call: Call): void {
+  let draft = lane.waiting.at(-1)
+  // A call larger than a flush goes alone: it is atomic, so it cannot be divided.
+  if (!draft || draft.events.count / 2 + 1 + call.rest.length > maxEvents || draft.size + call.size > maxSize) {
+    draft = { calls: [], kinds: new Set(), events: { text: '', count: 0 }, options: '', size: 0 }
+    lane.waiting.push(draft)
+  }
+  if (call.conditions) {
+    const first = draft.events.count / 2 + 1
+    draft.options += `${draft.options && ','}[${first},${1 + call.rest.length},${call.conditions.json}]`
+  }
+  draft.calls.push(call)
+  draft.size += call.size
+  addEvent(draft, call)
+  for (const event of call.rest) addEvent(draft, event)
+}
+
+function addEvent({ events, kinds }: Draft, { kind, object, envelope }: WrittenEvent): void {
+  events.text += writeArg(object) + writeArg(envelope)
+  events.count += 2
+  kinds.add(kind)
+}
+
+/** Leaves out calls that were settled while they waited. */
+export function forgetSettled(lane: Lane): void {
+  const calls = lane.waiting.flatMap((draft) => draft.calls)
+  lane.waiting = []
+  for (const call of calls) if (!call.settled) addCall(lane, call)
+}
+
 /** Takes the calls of the next flush out of the lane; undefined when none waits. */
 export function nextFlush(lane: Lane, process: string, live: string): Flush | undefined {
-  const calls = takeCalls(lane)
-  if (calls.length === 0) return undefined
+  const draft = lane.waiting.shift()
+  if (!draft) return undefined
+  const { calls, kinds, events, options } = draft
   lane.n += 1
-  const events: string[] = []
-  const kinds = new Set<string>()
-  const special: string[] = []
-  for (const call of calls) {
-    call.state = 'sent'
-    if (call.option !== '') special.push(`[${events.length / 2 + 1},${1 + call.rest.length},${call.option}]`)
-    events.push(call.first.object, call.first.envelope)
-    kinds.add(call.first.kind)
-    for (const event of call.rest) {
-      events.push(event.object, event.envelope)
-      kinds.add(event.kind)
-    }
-  }
   return {
     calls,
+    events: events.count / 2,
     tries: 0,
     input: {
       keys: lane.keys,
@@ -74,26 +104,8 @@ export function nextFlush(lane: Lane, process: string, live: string): Flush | un
       floor: lane.floor,
       kinds: kinds.size > maxHintKinds ? '' : [...kinds].join('\n'),
       live,
-      options: special.length === 0 ? '' : `[${special.join(',')}]`,
+      options: options && `[${options}]`,
       events,
     },
   }
-}
-
-function takeCalls(lane: Lane): Call[] {
-  const taken: Call[] = []
-  let events = 0
-  let size = 0
-  let end = 0
-  for (; end < lane.waiting.length; end += 1) {
-    const call = lane.waiting[end]!
-    if (call.state !== 'waiting') continue
-    events += 1 + call.rest.length
-    size += call.size
-    // A call larger than a flush goes alone: it is atomic, so it cannot be divided.
-    if (taken.length > 0 && (events > maxEvents || size > maxSize)) break
-    taken.push(call)
-  }
-  lane.waiting = lane.waiting.slice(end)
-  return taken
 }

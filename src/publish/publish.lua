@@ -101,8 +101,9 @@ end
 local last_before = tonumber(known[1] or 0)
 local seq = math.max(last_before, now_us - 1, tonumber(argv[3]))
 
--- Decide everything in tables; nothing is written before all of it is decided.
-local fields, prevs, new_heads, stored, bytes = {}, {}, {}, 0, 0
+-- Decide everything in tables; nothing is written before all of it is decided. The stored events move up in the lists
+-- they came in, which saves two: `found` becomes their prevs, ARGV from 10 on their fields (prev, envelope).
+local new_heads, stored, bytes = {}, 0, 0
 local first_count, counts, exceptions, new_states, new_onces, malformed = 0, {}, {}, {}, {}, false
 
 -- The hot loop. The topic is looked for only where an envelope begins unlike the first one.
@@ -130,8 +131,8 @@ local function take(first, count)
       new_heads[moved + 1], new_heads[moved + 2] = one, own
       moved = moved + 2
     end
-    prevs[at] = prev
-    fields[2 * at - 1], fields[2 * at] = prev, envelope
+    found[at] = prev
+    argv[2 * at + 8], argv[2 * at + 9] = prev, envelope
   end
   stored = at
 end
@@ -183,7 +184,7 @@ local function take_calls()
       if malformed then return end
       if option.state then new_states[#new_states + 1] = {object[first], option.state} end
       if option.once then
-        new_onces[option.once_key] = format('%d %d %s %s', seq, count, prevs[before + 1], option.body)
+        new_onces[option.once_key] = format('%d %d %s %s', seq, count, found[before + 1], option.body)
       end
     end
     at = first + count
@@ -207,7 +208,7 @@ end
 local last = format('%d', seq)
 for from = 1, stored, entry_events do
   local to = math.min(from + entry_events - 1, stored)
-  redis.call('XADD', log, format('%d-0', seq - stored + to), unpack(fields, 2 * from - 1, 2 * to))
+  redis.call('XADD', log, format('%d-0', seq - stored + to), unpack(argv, 2 * from + 8, 2 * to + 9))
 end
 for from = 1, #new_heads, 2 * entry_events do
   redis.call('HSET', heads, unpack(new_heads, from, math.min(from + 2 * entry_events - 1, #new_heads)))
@@ -238,7 +239,7 @@ redis.call('PUBLISH', argv[6], format('%d %s\n', last_before, last) .. argv[7])
 if argv[8] ~= '' then
   local partition, prefix = match(argv[8], '^(%d+) (.*)$')
   for i = 1, stored do
-    local own, prev, envelope = format('%d', seq - stored + i), fields[2 * i - 1], fields[2 * i]
+    local own, prev, envelope = format('%d', seq - stored + i), argv[2 * i + 8], argv[2 * i + 9]
     local kind, tenant, rest, data = match(envelope, '^{"type":"([%w_.-]+)","tenant":"([^"]+)"([^\n]*)}\n(.*)$')
     -- Above only the start of an envelope is looked at; what is stored must not fail any more.
     if kind then
@@ -251,4 +252,4 @@ if argv[8] ~= '' then
   end
 end
 
-return {'stored', last, table.concat(prevs, ' '), unpack(exceptions)}
+return {'stored', last, table.concat(found, ' ', 1, stored), unpack(exceptions)}

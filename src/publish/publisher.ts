@@ -8,12 +8,12 @@ import { BusbarError } from '../errors.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { partitionOf } from '../log/partition.ts'
 import { type Connection, mayPass } from '../redis/connection.ts'
-import { runScript } from '../redis/script.ts'
+import { inTheSameWrite, runScript } from '../redis/script.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
 import { failCall, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
-import { createLane, type Flush, type Lane, nextFlush } from './lane.ts'
+import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
 import { type FlushReply, publishScript } from './scripts.ts'
 
 export interface PublisherOptions {
@@ -65,7 +65,7 @@ export class Publisher {
     this.#lanes = namespace.partitions.map((keys, partition) => createLane(partition, keys))
     const early = this.#early
     this.#early = []
-    for (const call of early) if (call.state === 'waiting') this.#place(call)
+    for (const call of early) if (!call.settled) this.#place(call)
   }
 
   /** The namespace cannot be opened: nothing will ever be published. */
@@ -108,7 +108,7 @@ export class Publisher {
     }
     this.#unsubscribe?.()
     this.#sweeper?.cancel()
-    for (const call of this.#unsettled()) this.#expire(call)
+    this.#expireUntil(Number.POSITIVE_INFINITY)
   }
 
   #busy(): BusbarError {
@@ -129,13 +129,14 @@ export class Publisher {
 
   #place(call: Call): void {
     const lane = this.#laneOf(call)
-    lane.waiting.push(call)
+    addCall(lane, call)
     if (!lane.flush) this.#schedule(lane)
   }
 
   #laneOf(call: Call): Lane {
     const lanes = this.#lanes!
-    if (call.partitionBy !== '') return lanes[partitionOf(call.partitionBy, lanes.length)]!
+    const partitionBy = call.conditions ? call.conditions.partitionBy : call.object
+    if (partitionBy !== '') return lanes[partitionOf(partitionBy, lanes.length)]!
     return lanes[this.#keylessPartition]!
   }
 
@@ -151,14 +152,9 @@ export class Publisher {
     this.#scheduled = []
     for (const lane of lanes) lane.scheduled = false
     if (lanes.length === 1) return this.#sendNext(lanes[0]!)
-    // One write to the socket for all partitions' flushes.
-    const { stream } = this.#connection!.redis
-    stream?.cork()
-    try {
+    inTheSameWrite(this.#connection!.redis, () => {
       for (const lane of lanes) this.#sendNext(lane)
-    } finally {
-      stream?.uncork()
-    }
+    })
   }
 
   /** A flush is made only when it can be sent: what was never sent can still be refused as not stored. */
@@ -193,15 +189,15 @@ export class Publisher {
   #answered(lane: Lane, flush: Flush, reply: FlushReply): void {
     // Sent twice, answered twice: the second answer finds the lane with another flush, or none.
     if (lane.flush !== flush) return
-    for (const call of flush.calls) if (call.state !== 'settled') this.#count(call, -1)
+    for (const call of flush.calls) if (!call.settled) this.#count(call, -1)
     if (reply.kind === 'stored') {
       if (reply.last > lane.floor) lane.floor = reply.last
-      lane.sinceGrowth += reply.prevs.length
+      lane.sinceGrowth += flush.events
       if (lane.sinceGrowth >= eventsPerGrowth) {
         lane.sinceGrowth = 0
         this.#context.grown(lane.partition)
       }
-      settleCalls(flush.calls, lane.partition, reply)
+      settleCalls(flush.calls, flush.events, lane.partition, reply)
     } else {
       const error = BusbarError.of('WRITE_REFUSED', { problem: `flush ${flush.input.n} was ${reply.kind}` })
       for (const call of flush.calls) failCall(call, error)
@@ -211,7 +207,7 @@ export class Publisher {
 
   #unanswered(lane: Lane, flush: Flush, error: Error): void {
     if (lane.flush !== flush) return
-    if (flush.calls.every((call) => call.state === 'settled')) return this.#finish(lane)
+    if (flush.calls.every((call) => call.settled)) return this.#finish(lane)
     if (mayPass(error)) return this.#sendSoon(lane, flush)
     const refusal = error.message.startsWith('OOM')
       ? BusbarError.of('REDIS_OUT_OF_MEMORY', undefined, error)
@@ -236,7 +232,7 @@ export class Publisher {
   }
 
   #sendOrDrop(lane: Lane, flush: Flush): void {
-    if (flush.calls.every((call) => call.state === 'settled')) this.#finish(lane)
+    if (flush.calls.every((call) => call.settled)) this.#finish(lane)
     else void this.#send(lane, flush)
   }
 
@@ -246,7 +242,7 @@ export class Publisher {
   }
 
   #fail(call: Call, error: unknown): void {
-    if (call.state === 'settled') return
+    if (call.settled) return
     this.#count(call, -1)
     failCall(call, error)
   }
@@ -255,35 +251,31 @@ export class Publisher {
   #sweep(): void {
     setImmediate(() => {
       const now = this.#context.clock.monotonicMs()
-      const before = this.#waitingCalls
-      for (const call of this.#unsettled()) if (call.deadlineAt <= now) this.#expire(call)
-      if (this.#waitingCalls < before) this.#forgetSettled()
+      this.#expireUntil(now)
       this.#sweeper = this.#waitingCalls > 0 ? this.#context.clock.after(sweepMs, () => this.#sweep()) : undefined
     })
   }
 
-  #forgetSettled(): void {
-    const open = (call: Call) => call.state !== 'settled'
-    this.#early = this.#early.filter(open)
-    for (const lane of this.#lanes ?? []) lane.waiting = lane.waiting.filter(open)
-  }
-
-  #expire(call: Call): void {
-    const { timeoutMs } = call
-    if (call.state === 'sent') {
-      this.#context.telemetry.emit('publish.unknown', { timeoutMs })
-      this.#fail(call, BusbarError.of('OUTCOME_UNKNOWN', { timeoutMs }))
-    } else {
-      const problem = this.#connection?.isReady ? 'earlier calls have no answer yet' : 'Redis cannot be reached'
-      this.#fail(call, BusbarError.of('NOT_STORED', { timeoutMs, problem }))
-    }
-  }
-
-  *#unsettled(): Generator<Call> {
-    for (const call of this.#early) if (call.state !== 'settled') yield call
+  #expireUntil(now: number): void {
+    const expired = (call: Call) => !call.settled && call.deadlineAt <= now
+    for (const call of this.#early.filter(expired)) this.#notStored(call)
+    this.#early = this.#early.filter((call) => !call.settled)
     for (const lane of this.#lanes ?? []) {
-      for (const call of lane.flush?.calls ?? []) if (call.state !== 'settled') yield call
-      for (const call of lane.waiting) if (call.state !== 'settled') yield call
+      for (const call of lane.flush?.calls ?? []) if (expired(call)) this.#unknown(call)
+      const unsent = lane.waiting.flatMap((draft) => draft.calls.filter(expired))
+      for (const call of unsent) this.#notStored(call)
+      if (unsent.length > 0) forgetSettled(lane)
     }
+  }
+
+  #unknown(call: Call): void {
+    const { timeoutMs } = call
+    this.#context.telemetry.emit('publish.unknown', { timeoutMs })
+    this.#fail(call, BusbarError.of('OUTCOME_UNKNOWN', { timeoutMs }))
+  }
+
+  #notStored(call: Call): void {
+    const problem = this.#connection?.isReady ? 'earlier calls have no answer yet' : 'Redis cannot be reached'
+    this.#fail(call, BusbarError.of('NOT_STORED', { timeoutMs: call.timeoutMs, problem }))
   }
 }

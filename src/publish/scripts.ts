@@ -1,6 +1,6 @@
 /** The script of publish/, with what it is given and what it answers. */
 import type { PartitionKeys } from '../redis/keys.ts'
-import { defineScript } from '../redis/script.ts'
+import { defineScript, type WrittenArgs } from '../redis/script.ts'
 
 export interface FlushInput {
   keys: PartitionKeys
@@ -13,7 +13,7 @@ export interface FlushInput {
   live: string
   options: string
   /** Object and envelope of each event, in turn. */
-  events: readonly string[]
+  events: WrittenArgs
 }
 
 export type Exception =
@@ -22,7 +22,13 @@ export type Exception =
   | readonly [first: number, kind: 'duplicate', last: string, events: string | number, prev: string]
 
 export type FlushReply =
-  | { kind: 'stored'; last: number; prevs: readonly string[]; exceptions: readonly Exception[] }
+  | {
+      kind: 'stored'
+      last: number
+      /** Of the stored events, joined by spaces; empty for null. */
+      prevs: string
+      exceptions: readonly Exception[]
+    }
   | { kind: 'late' }
   | { kind: 'malformed' }
 
@@ -39,12 +45,12 @@ export const publishScript = defineScript({
     kinds,
     live,
     options,
-    ...events,
+    events,
   ],
   reply: ([kind, last, prevs, ...exceptions]: [
     'stored' | 'late' | 'malformed',
     string,
     string,
     ...Exception[],
-  ]): FlushReply => (kind === 'stored' ? { kind, last: Number(last), prevs: prevs.split(' '), exceptions } : { kind }),
+  ]): FlushReply => (kind === 'stored' ? { kind, last: Number(last), prevs, exceptions } : { kind }),
 })

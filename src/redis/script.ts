@@ -8,7 +8,15 @@ import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { Command, type Redis } from 'ioredis'
 
-export type ScriptArg = string | number
+export type ScriptArg = string | number | WrittenArgs
+
+/** Arguments already in the form they have on the wire: a long list is written as it grows and never walked again. */
+export interface WrittenArgs {
+  readonly text: string
+  readonly count: number
+}
+
+export const writeArg = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
 
 export interface Script<Input, Reply> {
   readonly name: string
@@ -45,13 +53,11 @@ class WrittenCommand extends Command {
   constructor(name: string, args: readonly (readonly ScriptArg[])[]) {
     super(name, [], { replyEncoding: 'utf8' })
     let count = 1
-    let text = `$${name.length}\r\n${name}\r\n`
-    for (const list of args) {
-      count += list.length
-      for (const arg of list) {
-        const written = typeof arg === 'string' ? arg : String(arg)
-        text += `$${Buffer.byteLength(written)}\r\n${written}\r\n`
-      }
+    let text = writeArg(name)
+    for (const arg of args.flat()) {
+      const written = typeof arg === 'object' ? arg : { text: writeArg(String(arg)), count: 1 }
+      count += written.count
+      text += written.text
     }
     this.#text = `*${count}\r\n${text}`
   }
@@ -80,24 +86,22 @@ export async function runScript<Input, Reply>(
   return script.reply(raw as never)
 }
 
-/** The same script for several inputs in one round trip; throws the first error there is. */
+/** The same script for several inputs, sent together; throws the first error there is. */
 export async function runScripts<Input, Reply>(
   redis: Redis,
   script: Script<Input, Reply>,
   inputs: readonly Input[],
 ): Promise<Reply[]> {
-  const pipeline = redis.pipeline()
-  for (const input of inputs) {
-    const keys = script.keys(input)
-    pipeline.evalsha(script.sha, keys.length, ...keys, ...script.args(input))
+  const replies = inTheSameWrite(redis, () => inputs.map((input) => runScript(redis, script, input)))
+  return Promise.all(replies)
+}
+
+/** What `send` sends leaves in one write to the socket. */
+export function inTheSameWrite<T>({ stream }: Redis, send: () => T): T {
+  stream?.cork()
+  try {
+    return send()
+  } finally {
+    stream?.uncork()
   }
-  const answers = (await pipeline.exec()) ?? []
-  return Promise.all(
-    // Asynchronous, so that an error here never leaves another's unheard.
-    answers.map(async ([error, raw], i) => {
-      if (!error) return script.reply(raw as never)
-      if (isNoScript(error)) return runScript(redis, script, inputs[i]!)
-      throw error
-    }),
-  )
 }

@@ -18,7 +18,7 @@ const filesIn = (folder: string, ending: string): string[] =>
     .map((entry) => relative(root, join(entry.parentPath, entry.name)))
 
 const keys = partitionKeys('ns', '0.0')
-const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: ['o', 'e'] }
+const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: { text: '', count: 2 } }
 
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {

@@ -4,7 +4,7 @@ import { expect, onTestFinished } from 'vitest'
 import { trimScript } from '../../src/log/retention.ts'
 import { type FlushInput, type FlushReply, publishScript } from '../../src/publish/scripts.ts'
 import { type PartitionKeys, partitionKeys } from '../../src/redis/keys.ts'
-import { runScript } from '../../src/redis/script.ts'
+import { runScript, writeArg } from '../../src/redis/script.ts'
 import { freshNamespace, keysOf, plainRedis } from './bus.ts'
 
 export interface FlushCall {
@@ -31,10 +31,7 @@ export interface Partition {
   readonly namespace: string
   readonly keys: PartitionKeys
   /** Object (or object and envelope) of each event. Without process: not remembered. */
-  flush(
-    events: readonly (string | readonly [object: string, envelope: string])[],
-    wish?: FlushWish,
-  ): Promise<FlushReply>
+  flush(events: readonly (string | readonly [object: string, envelope: string])[], wish?: FlushWish): Promise<Flushed>
   /** By default nothing is over any limit. */
   trim(wish: TrimWish): ReturnType<typeof trimOf>
   /** How many events the log holds. */
@@ -61,7 +58,10 @@ export function envelopeOf(object: string, type = 'order.paid', data: unknown = 
 
 export const objects = (count: number): string[] => Array.from({ length: count }, (_, i) => `acme/o:${i}`)
 
-export type Stored = Extract<FlushReply, { kind: 'stored' }>
+export type Stored = Omit<Extract<FlushReply, { kind: 'stored' }>, 'prevs'> & { prevs: readonly string[] }
+
+/** publish.lua's answer, its prevs apart. */
+export type Flushed = Stored | Exclude<FlushReply, { kind: 'stored' }>
 
 export const stored = (last: number, prevs: readonly string[], exceptions: readonly unknown[] = []) => ({
   kind: 'stored',
@@ -102,11 +102,13 @@ export function testPartition(redis = plainRedis()): Partition {
     redis,
     namespace,
     keys,
-    flush(events, { calls = '', ...wish } = {}) {
+    async flush(events, { calls = '', ...wish } = {}) {
       const flat = events.flatMap((event) => (typeof event === 'string' ? [event, envelopeOf(event)] : event))
       const options = typeof calls === 'string' ? calls : JSON.stringify(calls)
-      const input = { keys, process: '', n: 0, floor: 0, kinds: '', live: '', ...wish, options, events: flat }
-      return runScript(redis, publishScript, input)
+      const written = { text: flat.map(writeArg).join(''), count: flat.length }
+      const input = { keys, process: '', n: 0, floor: 0, kinds: '', live: '', ...wish, options, events: written }
+      const reply = await runScript(redis, publishScript, input)
+      return reply.kind === 'stored' ? { ...reply, prevs: reply.prevs.split(' ') } : reply
     },
     trim: (wish) => trimOf(redis, keys, wish),
     entries: () => redis.xrange(keys.log, '-', '+'),
