@@ -14,18 +14,9 @@ import { type Finding, fsck } from './log/fsck.ts'
 import { readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { MatchedTypes, Pattern } from './pattern.ts'
-import {
-  type Call,
-  type CallOptions,
-  type EventInput,
-  type EventPlace,
-  type Published,
-  simpleCall,
-  type WrittenEvent,
-  withOptions,
-  writeEvent,
-} from './publish/call.ts'
+import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
 import { Publisher } from './publish/publisher.ts'
+import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
@@ -137,9 +128,9 @@ export class Bus<R extends Registry = Registry> {
         return this.#write(type, data, { ...more, tenant, key })
       })
       checkOneObject(written)
+      checkSize(written)
       const answered = (first: Published, rest: readonly Published[]) => resolve([first, ...rest])
       const call = withOptions(this.#call(written[0]!, timeout, answered, reject), written, options)
-      if (call.size * 3 > limits.callBytes) checkSize(call)
       this.#submit(call)
     })
   }
@@ -245,7 +236,7 @@ export class Bus<R extends Registry = Registry> {
   #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
     const { clock, timeoutMs: usual } = this.#settings
     const timeoutMs = timeout === undefined ? usual : durationOf('timeout', timeout)
-    return simpleCall(event, timeoutMs, clock.monotonicMs() + timeoutMs, resolve, reject)
+    return simpleCall(event, timeoutMs, Math.ceil(clock.monotonicMs() + timeoutMs), resolve, reject)
   }
 
   #submit(call: Call): void {
@@ -311,8 +302,8 @@ function checkOneObject(events: readonly WrittenEvent[]): void {
     })
 }
 
-function checkSize(call: Call): void {
-  const bytes = [call, ...call.rest].reduce((sum, event) => sum + Buffer.byteLength(event.envelope), 0)
+function checkSize(events: readonly WrittenEvent[]): void {
+  const bytes = events.reduce((sum, event) => sum + event.bytes, 0)
   if (bytes > limits.callBytes)
     throw BusbarError.of('CALL_TOO_LARGE', { bytes, maxEvents: limits.callEvents, maxBytes: limits.callBytes })
 }

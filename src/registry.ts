@@ -7,7 +7,7 @@
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { BusbarError } from './errors.ts'
 import { RawJson, writeJson } from './event.ts'
-import type { EventPlace } from './publish/call.ts'
+import type { EventPlace } from './publish/written-event.ts'
 
 export interface EventDefinition<Schema extends StandardSchemaV1 = StandardSchemaV1> {
   schema: Schema

@@ -11,34 +11,50 @@ const crcTable = new Uint32Array(256).map((_, byte) => {
   return crc >>> 0
 })
 
+const crcStart = -1
+const crcStep = (crc: number, byte: number): number => crcTable[(crc ^ byte) & 0xff]! ^ (crc >>> 8)
+
 /** CRC-32 (IEEE) of the text's UTF-8 bytes. */
 export function crc32(text: string): number {
-  let crc = 0xffffffff
-  for (let i = 0; i < text.length; i += 1) {
-    const code = text.charCodeAt(i)
-    if (code > 127) return crc32Bytes(Buffer.from(text, 'utf8'))
-    crc = crcTable[(crc ^ code) & 0xff]! ^ (crc >>> 8)
-  }
-  return (crc ^ 0xffffffff) >>> 0
+  let crc = crcStart
+  for (const byte of Buffer.from(text, 'utf8')) crc = crcStep(crc, byte)
+  return ~crc >>> 0
 }
 
-function crc32Bytes(bytes: Uint8Array): number {
-  let crc = 0xffffffff
-  for (const byte of bytes) crc = crcTable[(crc ^ byte) & 0xff]! ^ (crc >>> 8)
-  return (crc ^ 0xffffffff) >>> 0
-}
-
-/** murmur3's finaliser: CRC-32 alone leaves similar keys in neighbouring partitions. */
+/** murmur3's finaliser: CRC-32 alone leaves similar keys in neighbouring partitions. A signed number: V8 keeps it small. */
 function fmix32(hash: number): number {
   let h = hash
   h = Math.imul(h ^ (h >>> 16), 0x85ebca6b)
   h = Math.imul(h ^ (h >>> 13), 0xc2b2ae35)
-  return (h ^ (h >>> 16)) >>> 0
+  return h ^ (h >>> 16)
 }
 
 /** `object` is `"<tenant>/<key>"`. */
-export function partitionOf(object: string, partitions: number): number {
-  return fmix32(crc32(object)) % partitions
+export const objectHash = (object: string): number => fmix32(crc32(object))
+
+export const partitionOfHash = (hash: number, partitions: number): number => (hash >>> 0) % partitions
+
+export const partitionOf = (object: string, partitions: number): number =>
+  partitionOfHash(objectHash(object), partitions)
+
+/** What the hashes of a tenant's objects have in common. */
+export const objectHashStart = (tenant: string): number => ~crc32(`${tenant}/`)
+
+const [space, quote, backslash, tilde] = [0x20, 0x22, 0x5c, 0x7e] as const
+
+/**
+ * The object's hash when its key is printable ASCII that JSON writes as it is; undefined for any other key.
+ * Publishing walks each key once, here.
+ */
+export function plainKeyHash(hashStart: number, key: string): number | undefined {
+  const { length } = key
+  let crc = hashStart
+  for (let i = 0; i < length; i += 1) {
+    const code = key.charCodeAt(i)
+    if (code < space || code > tilde || code === quote || code === backslash) return undefined
+    crc = crcStep(crc, code)
+  }
+  return fmix32(~crc)
 }
 
 const clusterSlots = 16_384

@@ -1,7 +1,7 @@
 /** Turns the answer of one flush into the answers of its calls. Pure. */
 import { BusbarError, shown } from '../errors.ts'
 import { idWriter } from '../event.ts'
-import type { Call, Published } from './call.ts'
+import type { Call, Conditions, Published } from './call.ts'
 import type { Exception, FlushReply } from './scripts.ts'
 
 type Stored = Extract<FlushReply, { kind: 'stored' }>
@@ -49,18 +49,21 @@ const zero = 48
 /** Takes the numbers of a text like `12  7` one by one, null where there is none, without making texts of them. */
 class Prevs {
   readonly #text: string
+  readonly #length: number
   #at = 0
 
   constructor(text: string) {
     this.#text = text
+    this.#length = text.length
   }
 
   next(): number | null {
     const text = this.#text
+    const length = this.#length
     const start = this.#at
     let at = start
     let number = 0
-    for (; at < text.length; at += 1) {
+    for (; at < length; at += 1) {
       const code = text.charCodeAt(at)
       if (code === space) break
       number = number * 10 + code - zero
@@ -84,9 +87,10 @@ export function failCall(call: Call, error: unknown): void {
   call.reject(error)
 }
 
-const keyOf = ({ object }: Call): string => object.slice(object.indexOf('/') + 1)
+const keyOf = ({ object }: Conditions): string => object.slice(object.indexOf('/') + 1)
 
 function settleException(call: Call, partition: number, exception: Exception): void {
+  const conditions = call.conditions!
   switch (exception[1]) {
     case 'duplicate':
       return settleDuplicate(call, partition, exception)
@@ -94,15 +98,15 @@ function settleException(call: Call, partition: number, exception: Exception): v
       return failCall(
         call,
         BusbarError.of('CONFLICT', {
-          key: shown(keyOf(call)),
-          expectPrev: call.conditions?.options.expectPrev ?? null,
+          key: shown(keyOf(conditions)),
+          expectPrev: conditions.options.expectPrev ?? null,
           head: exception[2] ? Number(exception[2]) : null,
         }),
       )
     case 'reused':
       return failCall(
         call,
-        BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: shown(call.conditions?.options.idempotencyKey) }),
+        BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: shown(conditions.options.idempotencyKey) }),
       )
   }
 }

@@ -4,16 +4,9 @@
  */
 import { createHash } from 'node:crypto'
 import { BusbarError, shown } from '../errors.ts'
-import { checkTenant, checkText, checkTime, checkType, defaultTenant, limits, writeJson } from '../event.ts'
-
-export interface EventInput {
-  type: string
-  data?: unknown
-  tenant?: string | undefined
-  key?: string | undefined
-  time?: number | Date | null | undefined
-  trace?: string | undefined
-}
+import { checkText, limits, writeJson } from '../event.ts'
+import { objectHash } from '../log/partition.ts'
+import type { WrittenEvent } from './written-event.ts'
 
 export interface CallOptions {
   idempotencyKey?: string | undefined
@@ -31,19 +24,15 @@ export interface Published {
   duplicate: boolean
 }
 
-/** Checked and written as it will lie in the log. */
-export interface WrittenEvent {
-  /** `"<tenant>:<type>"` */
-  kind: string
-  /** `"<tenant>/<key>"`, '' without key. */
-  object: string
-  envelope: string
-}
-
-/** The call's first event, and what belongs to it. */
-export interface Call extends WrittenEvent {
+/** Thousands of calls wait at once, and what they hold on to lives through garbage collections: no more than needed. */
+export interface Call {
+  /** Of the first event. */
+  readonly kind: string
+  readonly wire: string
   /** Further events of the same object. */
   readonly rest: readonly WrittenEvent[]
+  /** Chooses the partition; undefined = any. */
+  readonly hash: number | undefined
   readonly conditions: Conditions | undefined
   readonly size: number
   readonly timeoutMs: number
@@ -58,65 +47,14 @@ export interface Conditions {
   readonly options: CallOptions
   /** The options as publish.lua gets them. */
   readonly json: string
-  /** What chooses the partition: the object, else the idempotency key; '' = any. */
-  readonly partitionBy: string
-}
-
-interface Kind {
-  text: string
-  headerStart: string
-}
-
-const maxKinds = 10_000
-const kinds = new Map<string, Map<string, Kind>>()
-let kindCount = 0
-
-/** Type and tenant are checked once per pair: most events repeat one. */
-function kindFor(tenant: string, type: string): Kind {
-  const known = kinds.get(tenant)?.get(type)
-  if (known) return known
-  checkType(type)
-  checkTenant(tenant)
-  if (kindCount >= maxKinds) {
-    kinds.clear()
-    kindCount = 0
-  }
-  const kind = { text: `${tenant}:${type}`, headerStart: `{"type":"${type}","tenant":"${tenant}"` }
-  const ofTenant = kinds.get(tenant) ?? new Map<string, Kind>()
-  kinds.set(tenant, ofTenant.set(type, kind))
-  kindCount += 1
-  return kind
-}
-
-/** Whose event it is, what it is about, when it happened. */
-export type EventPlace = Omit<EventInput, 'type' | 'data'>
-
-const needsNoEscape = /^[ !#-[\]-~]*$/
-
-/** As JSON.stringify, which takes three times as long for the plain ASCII that keys mostly are. */
-const quoted = (text: string): string => (needsNoEscape.test(text) ? `"${text}"` : JSON.stringify(text))
-
-/** Checks an event and writes it down; throws the coded error of the first field that is wrong. */
-export function writeEvent(type: string, data: unknown, place: EventPlace): WrittenEvent {
-  const { tenant = defaultTenant, key, time, trace } = place
-  const kind = kindFor(tenant, type)
-  let header = kind.headerStart
-  let object = ''
-  if (key !== undefined && key !== null) {
-    header += `,"key":${quoted(checkText('key', key, limits.keyBytes))}`
-    object = `${tenant}/${key}`
-  }
-  if (time !== undefined && time !== null)
-    header += `,"time":${checkTime(time instanceof Date ? time.getTime() : time)}`
-  if (trace !== undefined) header += `,"trace":${JSON.stringify(checkText('trace', trace, limits.traceBytes))}`
-  return { kind: kind.text, object, envelope: `${header}}\n${writeJson(data)}` }
+  readonly object: string
 }
 
 const noEvents: readonly WrittenEvent[] = []
 
 /** A call of one event without options: the hot path. */
 export function simpleCall(
-  { kind, object, envelope }: WrittenEvent,
+  { kind, hash, wire, bytes }: WrittenEvent,
   timeoutMs: number,
   deadlineAt: number,
   resolve: Call['resolve'],
@@ -124,11 +62,11 @@ export function simpleCall(
 ): Call {
   return {
     kind,
-    object,
-    envelope,
+    wire,
     rest: noEvents,
+    hash,
     conditions: undefined,
-    size: envelope.length,
+    size: bytes,
     timeoutMs,
     deadlineAt,
     settled: false,
@@ -139,22 +77,22 @@ export function simpleCall(
 
 /** Gives a call options, or several events of one object: then it is all or nothing. */
 export function withOptions(call: Call, events: readonly WrittenEvent[], options: CallOptions): Call {
-  const { object, kind } = call
+  const { object, kind } = events[0]!
   const scope = object || `${kind.slice(0, kind.indexOf(':'))}/`
   const option: Record<string, unknown> = {}
-  let partitionBy = object
+  let { hash } = call
   if (options.idempotencyKey !== undefined) {
     option.once = checkText('idempotencyKey', options.idempotencyKey, limits.idempotencyKeyBytes)
     option.scope = scope
     option.body = fingerprint(events, options)
-    partitionBy ||= scope + options.idempotencyKey
+    hash ??= objectHash(scope + options.idempotencyKey)
   }
   if (options.expectPrev !== undefined) option.expectPrev = checkExpectPrev(options.expectPrev, object)
   if (options.state !== undefined) option.state = writeJson(options.state, 'state')
   const json = JSON.stringify(option)
   // A state waits and travels like the events, so it counts like them.
-  const size = events.reduce((sum, event) => sum + event.envelope.length, json.length)
-  return { ...call, rest: events.slice(1), conditions: { options, json, partitionBy }, size }
+  const size = events.reduce((sum, event) => sum + event.bytes, Buffer.byteLength(json))
+  return { ...call, rest: events.slice(1), hash, conditions: { options, json, object }, size }
 }
 
 function checkExpectPrev(expectPrev: number | null, object: string): string {
@@ -169,9 +107,7 @@ function checkExpectPrev(expectPrev: number | null, object: string): string {
 /** Equal exactly when types, data and state are: time and trace may differ between two tries of one publish. */
 function fingerprint(events: readonly WrittenEvent[], options: CallOptions): string {
   const hash = createHash('sha256')
-  for (const event of events) {
-    hash.update(`${event.kind}\n${event.envelope.slice(event.envelope.indexOf('\n') + 1)}\n`)
-  }
+  for (const event of events) hash.update(`${event.kind}\n${event.data}\n`)
   if (options.state !== undefined) hash.update(writeJson(options.state, 'state'))
   return hash.digest('base64url')
 }

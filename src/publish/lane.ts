@@ -9,16 +9,16 @@
  * of its calls have passed their deadlines; then the next one takes n + 1, and a late copy of n changes nothing.
  */
 import type { PartitionKeys } from '../redis/keys.ts'
-import { writeArg } from '../redis/script.ts'
-import type { Call, WrittenEvent } from './call.ts'
+import type { Call } from './call.ts'
 import type { FlushInput } from './scripts.ts'
+import type { WrittenEvent } from './written-event.ts'
 
 // 256 events keep one script below 1 ms and one entry below what a reader takes in one piece.
 const maxEvents = 256
 const maxSize = 256 * 1024
 const maxHintKinds = 16
 
-/** Calls that go together. Their events are written for the wire as they come: most of a publish's time is text. */
+/** Calls that go together. */
 interface Draft {
   readonly calls: Call[]
   readonly kinds: Set<string>
@@ -74,8 +74,8 @@ export function addCall(lane: Lane, call: Call): void {
   for (const event of call.rest) addEvent(draft, event)
 }
 
-function addEvent({ events, kinds }: Draft, { kind, object, envelope }: WrittenEvent): void {
-  events.text += writeArg(object) + writeArg(envelope)
+function addEvent({ events, kinds }: Draft, { kind, wire }: Pick<WrittenEvent, 'kind' | 'wire'>): void {
+  events.text += wire
   events.count += 2
   kinds.add(kind)
 }

@@ -6,7 +6,7 @@
  */
 import { BusbarError } from '../errors.ts'
 import type { Namespace } from '../log/namespace.ts'
-import { partitionOf } from '../log/partition.ts'
+import { partitionOfHash } from '../log/partition.ts'
 import { type Connection, mayPass } from '../redis/connection.ts'
 import { inTheSameWrite, runScript } from '../redis/script.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
@@ -135,9 +135,7 @@ export class Publisher {
 
   #laneOf(call: Call): Lane {
     const lanes = this.#lanes!
-    const partitionBy = call.conditions ? call.conditions.partitionBy : call.object
-    if (partitionBy !== '') return lanes[partitionOf(partitionBy, lanes.length)]!
-    return lanes[this.#keylessPartition]!
+    return lanes[call.hash === undefined ? this.#keylessPartition : partitionOfHash(call.hash, lanes.length)]!
   }
 
   /** Calls of one tick go together: the flush leaves once all that this tick wakes has had its say. */

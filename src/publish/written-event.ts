@@ -1,0 +1,122 @@
+/**
+ * One event, checked and written as it will lie in the log, in the form in which it travels there.
+ *
+ * Publishing is mostly the making of text, so it is made once: an event's arguments on the wire are one text, whose byte
+ * counts are added up from its parts instead of being counted again over the whole.
+ */
+import { checkTenant, checkText, checkTime, checkType, defaultTenant, limits, writeJson } from '../event.ts'
+import { objectHash, objectHashStart, plainKeyHash } from '../log/partition.ts'
+
+export interface EventInput {
+  type: string
+  data?: unknown
+  tenant?: string | undefined
+  key?: string | undefined
+  time?: number | Date | null | undefined
+  trace?: string | undefined
+}
+
+/** Whose event it is, what it is about, when it happened. */
+export type EventPlace = Omit<EventInput, 'type' | 'data'>
+
+export interface WrittenEvent {
+  /** `"<tenant>:<type>"` */
+  readonly kind: string
+  /** `"<tenant>/<key>"`, '' without key. */
+  readonly object: string
+  /** Of the object, to choose the partition; undefined without key. */
+  readonly hash: number | undefined
+  readonly data: string
+  /** Object and envelope, two arguments on the wire. */
+  readonly wire: string
+  /** Of the envelope. */
+  readonly bytes: number
+}
+
+interface Kind {
+  text: string
+  /** The envelope up to the tenant. ASCII, so its length is its bytes. */
+  headerStart: string
+  hashStart: number
+}
+
+const maxKinds = 10_000
+const kinds = new Map<string, Map<string, Kind>>()
+let kindCount = 0
+
+/** Type and tenant are checked once per pair: most events repeat one. */
+function kindFor(tenant: string, type: string): Kind {
+  const known = kinds.get(tenant)?.get(type)
+  if (known) return known
+  checkType(type)
+  checkTenant(tenant)
+  if (kindCount >= maxKinds) {
+    kinds.clear()
+    kindCount = 0
+  }
+  const kind = {
+    text: `${tenant}:${type}`,
+    headerStart: `{"type":"${type}","tenant":"${tenant}"`,
+    hashStart: objectHashStart(tenant),
+  }
+  const ofTenant = kinds.get(tenant) ?? new Map<string, Kind>()
+  kinds.set(tenant, ofTenant.set(type, kind))
+  kindCount += 1
+  return kind
+}
+
+interface WrittenKey {
+  json: string
+  bytes: number
+  jsonBytes: number
+  hash: number
+}
+
+function writeKey(tenant: string, key: unknown, hashStart: number): WrittenKey {
+  // Keys are mostly plain: then one walk over the characters answers everything.
+  if (typeof key === 'string' && key.length > 0 && key.length <= limits.keyBytes) {
+    const hash = plainKeyHash(hashStart, key)
+    if (hash !== undefined) return { json: `"${key}"`, bytes: key.length, jsonBytes: key.length + 2, hash }
+  }
+  const text = checkText('key', key, limits.keyBytes)
+  const json = JSON.stringify(text)
+  const hash = objectHash(`${tenant}/${text}`)
+  return { json, bytes: Buffer.byteLength(text), jsonBytes: Buffer.byteLength(json), hash }
+}
+
+/** Checks an event and writes it down; throws the coded error of the first field that is wrong. */
+export function writeEvent(type: string, data: unknown, place: EventPlace): WrittenEvent {
+  const { tenant = defaultTenant, key, time, trace } = place
+  const kind = kindFor(tenant, type)
+  let header = kind.headerStart
+  let bytes = header.length
+  let object = ''
+  let objectBytes = 0
+  let hash: number | undefined
+  if (key !== undefined && key !== null) {
+    const written = writeKey(tenant, key, kind.hashStart)
+    header += `,"key":${written.json}`
+    bytes += 7 + written.jsonBytes
+    object = `${tenant}/${key}`
+    objectBytes = tenant.length + 1 + written.bytes
+    hash = written.hash
+  }
+  if (time !== undefined || trace !== undefined) {
+    const more = writeTimeAndTrace(time, trace)
+    header += more
+    bytes += Buffer.byteLength(more)
+  }
+  const json = writeJson(data)
+  bytes += 2 + Buffer.byteLength(json)
+  const wire = `$${objectBytes}\r\n${object}\r\n$${bytes}\r\n${header}}\n${json}\r\n`
+  // Makes it one piece of memory. V8 would keep a tree of ten until it is sent, and copy that in garbage collections.
+  wire.charCodeAt(0)
+  return { kind: kind.text, object, hash, data: json, wire, bytes }
+}
+
+function writeTimeAndTrace(time: EventInput['time'], trace: string | undefined): string {
+  let text = ''
+  if (time !== undefined && time !== null) text += `,"time":${checkTime(time instanceof Date ? time.getTime() : time)}`
+  if (trace !== undefined) text += `,"trace":${JSON.stringify(checkText('trace', trace, limits.traceBytes))}`
+  return text
+}
