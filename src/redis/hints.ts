@@ -16,8 +16,8 @@ export interface Hints {
 }
 
 // Being woken thousands of times a second for nothing costs the process more than looking, and costs the publishers on
-// the same machine a core's attention. 5 ms are no more than a publish takes in such a flood.
-const restMs = 5
+// the same machine a core's attention. 10 ms are about what a publish takes in such a flood.
+const restMs = 10
 
 export function createHints(connection: Connection): Hints {
   const listeners = new Map<string, Set<HintListener>>()

@@ -37,14 +37,17 @@ export interface HubContext extends LoopContext {
 // Hints get lost; a look at all partitions in one command makes up for it.
 const lookMs = 1_000
 const retryMs = 10
-const floodMs = 50
+const floodMs = 100
 const maxLater = 64
+const maxWanted = 1_000
 
 export class LiveHub {
   readonly #context: HubContext
   readonly #pages = new LogPages()
   readonly #table = createPatternTable<HubReader>()
   readonly #readers = new Set<HubReader>()
+  /** Kinds of a hint → whether a pattern of the table wants one of them. */
+  readonly #wanted = new Map<string, boolean>()
   readonly #reading: boolean[]
   /** Hints that came while a partition was being read: judged when it is known how far that went. */
   readonly #later: string[][]
@@ -88,9 +91,11 @@ export class LiveHub {
   wish(pattern: Pattern, reader: HubReader): () => void {
     const remove = this.#table.add(pattern, reader)
     this.#readers.add(reader)
+    this.#wanted.clear()
     return () => {
       remove()
       this.#readers.delete(reader)
+      this.#wanted.clear()
     }
   }
 
@@ -145,11 +150,12 @@ export class LiveHub {
   #hinted(partition: number, message: string): void {
     this.#hintedAt[partition] = this.#context.clock.monotonicMs()
     if (this.#reading[partition]) return this.#keepForLater(partition, message)
-    const [span = '', ...kinds] = message.split('\n')
-    const [before = 0, last = 0] = span.split(' ').map(Number)
+    const space = message.indexOf(' ')
+    const line = message.indexOf('\n')
+    const before = Number(message.slice(0, space))
+    const last = Number(message.slice(space + 1, line))
     const at = this.position(partition)
-    const told = before <= at && kinds[0] !== ''
-    const useless = last <= at || this.#table.size === 0 || (told && kinds.every((kind) => this.#unwanted(kind)))
+    const useless = last <= at || this.#table.size === 0 || (before <= at && !this.#wantsAny(message.slice(line + 1)))
     if (!useless) return this.#read(partition)
     this.#context.hints.passOver()
     if (last > at) this.#moveTo(partition, last)
@@ -161,9 +167,18 @@ export class LiveHub {
     if (later.push(message) > maxLater) later.shift()
   }
 
-  #unwanted(kind: string): boolean {
-    const colon = kind.indexOf(':')
-    return this.#table.match(kind.slice(0, colon), kind.slice(colon + 1)).length === 0
+  /** Does anyone here want one of these kinds? One flush after the other brings the same ones. */
+  #wantsAny(kinds: string): boolean {
+    if (kinds === '') return true
+    const known = this.#wanted.get(kinds)
+    if (known !== undefined) return known
+    const wanted = kinds.split('\n').some((kind) => {
+      const colon = kind.indexOf(':')
+      return this.#table.match(kind.slice(0, colon), kind.slice(colon + 1)).length > 0
+    })
+    if (this.#wanted.size >= maxWanted) this.#wanted.clear()
+    this.#wanted.set(kinds, wanted)
+    return wanted
   }
 
   #moveTo(partition: number, seq: number): void {
@@ -179,14 +194,14 @@ export class LiveHub {
       await reportRollback(this.#redis, namespace, this.#position, telemetry)
       this.#mayBeRolledBack = false
     }
-    const keys = namespace.partitions.map(({ log }) => log)
-    const grown = await this.#redis.xread('COUNT', 1, 'STREAMS', ...keys, ...this.#position.map((seq) => `${seq}-0`))
+    // Where hints keep coming none was the last: the next one shows whether one is missing.
     const quietSince = clock.monotonicMs() - floodMs
-    for (const [key] of grown ?? []) {
-      const partition = keys.indexOf(key)
-      // Where hints keep coming none was the last: the next one shows whether one is missing.
-      if (this.#hintedAt[partition]! < quietSince) this.#read(partition)
-    }
+    const quiet = [...namespace.partitions.keys()].filter((partition) => this.#hintedAt[partition]! < quietSince)
+    if (quiet.length === 0) return { againInMs: lookMs }
+    const keys = quiet.map((partition) => namespace.partitions[partition]!.log)
+    const from = quiet.map((partition) => `${this.position(partition)}-0`)
+    const grown = await this.#redis.xread('COUNT', 1, 'STREAMS', ...keys, ...from)
+    for (const [key] of grown ?? []) this.#read(quiet[keys.indexOf(key)]!)
     return { againInMs: lookMs }
   }
 
