@@ -75,9 +75,13 @@ finds('entry-ids', {
     await log.append([mail, mail, mail], { id: `${last + 2}-0` })
     return { where: `entry ${last + 2}-0 of partition 0`, problem: expect.stringContaining('3 events do not fit') }
   },
-  'a pair that begins with something else than a prev': async (log) => {
+  'something else than a number for a prev': async (log) => {
     const last = await log.append([mail, { ...mail, prev: 'first' }])
-    return { where: `entry ${last}-0 of partition 0`, problem: expect.stringContaining('field 3') }
+    return { where: `entry ${last}-0 of partition 0`, problem: expect.stringContaining('event 2') }
+  },
+  'more prevs than envelopes': async (log) => {
+    const last = await log.append([{ ...mail, prev: ' ' }])
+    return { where: `entry ${last}-0 of partition 0`, problem: 'it has 2 prevs for 1 envelopes' }
   },
 })
 
@@ -218,7 +222,7 @@ finds('meta', {
   },
   'trimmed not below the first event': async ({ redis, keys }) => {
     const [[id, fields]] = (await redis.xrange(keys.log, '-', '+', 'COUNT', 1)) as [[string, string[]]]
-    const first = Number(id.split('-')[0]) - fields.length / 2 + 1
+    const first = Number(id.split('-')[0]) - fields[0]!.split(' ').length + 1
     await redis.hset(keys.meta, 'trimmed', first)
     return { where: 'partition 0', problem: `trimmed ${first} is not below the first event ${first}` }
   },

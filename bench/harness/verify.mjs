@@ -84,14 +84,18 @@ async function* readLog(redis, log) {
 function* eventsOf(log, id, fields) {
   const [lastSeq, zero] = id.split('-')
   if (zero !== '0' || fields.length % 2 !== 0) throw new Error(`${log}: entry ${id} is not of the documented form`)
-  const count = fields.length / 2
+  const prevs = fields[0].split(' ')
+  const count = prevs.length
+  const before = fields.length - count
+  if (before !== 1 && !(before === 2 && fields[1] === ''))
+    throw new Error(`${log}: entry ${id} has ${count} prevs and ${fields.length} fields`)
   for (let n = 0; n < count; n += 1) {
-    const envelope = fields[2 * n + 1]
+    const envelope = fields[before + n]
     const lineEnd = envelope.indexOf('\n')
     const dataText = envelope.slice(lineEnd + 1)
     yield {
       seq: Number(lastSeq) - count + n + 1,
-      prev: Number(fields[2 * n]),
+      prev: Number(prevs[n]),
       header: JSON.parse(envelope.slice(0, lineEnd)),
       data: JSON.parse(dataText),
       dataText,

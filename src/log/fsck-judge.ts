@@ -22,9 +22,10 @@ type Problem = string | undefined
 export function entryProblem(entry: Entry, before: number): Problem {
   if (!/^[1-9]\d*-0$/.test(entry.id) || !Number.isSafeInteger(entry.seq)) return 'its id is not of the form <seq>-0'
   const count = entry.events.length
+  if (entry.prevs !== count) return `it has ${entry.prevs} prevs for ${count} envelopes`
   if (entry.seq - count < before) return `its ${count} events do not fit between ${before} and its id`
   const strange = entry.events.findIndex(({ prev }) => readPrev(prev) === undefined)
-  if (strange >= 0) return `field ${2 * strange + 1} is not a prev: fields are pairs (prev, envelope)`
+  if (strange >= 0) return `the prev of its event ${strange + 1} is not a number`
   return undefined
 }
 

@@ -26,6 +26,8 @@ export interface Entry {
   id: string
   /** seq of its last event. */
   seq: number
+  /** How many there are: as many as events. */
+  prevs: number
   events: readonly RawEvent[]
   bytes: number
 }
@@ -52,18 +54,18 @@ export function readMeta(stored: StoredMeta): Meta {
   return { last: last ?? 0, trimmed: trimmed ?? 0, events: events ?? 0, bytes: bytes ?? 0, headsClosed }
 }
 
-export function readEntry([rawId, fields]: StoredEntry): Entry {
+export function readEntry([rawId, [prevs, ...rest]]: StoredEntry): Entry {
   const id = rawId.toString()
   const seq = Number(id.slice(0, id.indexOf('-')))
-  const count = fields.length / 2
-  const events: RawEvent[] = []
-  let bytes = 0
-  for (let i = 0; i < count; i += 1) {
-    const envelope = fields[2 * i + 1]!
-    bytes += envelope.length
-    events.push({ seq: seq - count + 1 + i, prev: fields[2 * i]!.toString(), envelope })
+  const envelopes = rest[0]?.length === 0 ? rest.slice(1) : rest
+  const each = prevs!.toString().split(' ')
+  return {
+    id,
+    seq,
+    prevs: each.length,
+    events: envelopes.map((envelope, i) => ({ seq: seq - envelopes.length + 1 + i, prev: each[i] ?? '', envelope })),
+    bytes: envelopes.reduce((sum, envelope) => sum + envelope.length, 0),
   }
-  return { id, seq, events, bytes }
 }
 
 /** Runs commands in one transaction and answers their replies. */

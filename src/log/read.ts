@@ -35,20 +35,23 @@ export const toEvent = (record: LogRecord): Event => {
   return new Event(record, header, json)
 }
 
-type Entry = [id: string, fields: string[]]
+/** An entry's fields: the prevs of its events joined by spaces, '' where their number would be odd, the envelopes. */
+export type Entry = [id: string, fields: string[]]
 
 /** The events of one stream entry that lie above `after`. */
 export function entryRecords(partition: number, [id, fields]: Entry, after: number): LogRecord[] {
-  const count = fields.length / 2
+  const prevs = fields[0]!.split(' ')
+  const count = prevs.length
+  const before = fields.length - count
   const firstSeq = Number(id.slice(0, id.indexOf('-'))) - count + 1
   const records: LogRecord[] = []
   for (let i = Math.max(0, after - firstSeq + 1); i < count; i += 1) {
-    const prev = fields[2 * i]!
+    const prev = prevs[i]!
     records.push({
       partition,
       seq: firstSeq + i,
       prev: prev === '' ? null : Number(prev),
-      envelope: fields[2 * i + 1]!,
+      envelope: fields[before + i]!,
     })
   }
   return records

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Remove what retention no longer keeps from the start of one partition, whole entries, a bounded number of them.
 --
--- KEYS[1] log        stream
+-- KEYS[1] log        stream  an entry: prevs joined by spaces, '' where the number of fields would be odd, envelopes
 -- KEYS[2] meta       hash  last, trimmed, events, bytes, lost, headsClosed
 -- KEYS[3] heads      hash  object -> seq of its last event
 -- KEYS[4] heads_old  hash  the generation before; there only while meta has headsClosed, the seq at which it was closed
@@ -33,6 +33,7 @@ for i = 1, #held, 2 do
 end
 
 local removed, removed_held, more = 0, 0, 'done'
+local function events_of(fields) return #fields - (fields[2] == '' and 2 or 1) end
 local function seq_of(entry) return tonumber(string.match(entry[1], '^%d+')) end
 local function is_over(factor) return events > max_events * factor or bytes > max_bytes * factor end
 local function may_go(seq)
@@ -52,9 +53,10 @@ end
 for i = 1, #entries do
   local seq, fields = seq_of(entries[i]), entries[i][2]
   if not may_go(seq) then break end
-  if seq > hold then removed_held = removed_held + math.min(#fields / 2, seq - hold) end
-  removed, events = removed + #fields / 2, events - #fields / 2
-  for f = 2, #fields, 2 do bytes = bytes - #fields[f] end
+  local count = events_of(fields)
+  if seq > hold then removed_held = removed_held + math.min(count, seq - hold) end
+  removed, events = removed + count, events - count
+  for f = 2, #fields do bytes = bytes - #fields[f] end
   trimmed = seq
   if i == #entries and #entries == max_entries then more = 'more' end
 end
@@ -66,7 +68,7 @@ end
 
 -- A head may go only after its event: the old generation, once every event from before its closing is trimmed.
 local kept_from = last + 1
-if first then kept_from = seq_of(first) - #first[2] / 2 + 1 end
+if first then kept_from = seq_of(first) - events_of(first[2]) + 1 end
 local closed = tonumber(known[6])
 if trimmed > 0 and (not closed or kept_from > closed) then
   redis.call('UNLINK', heads_old)

@@ -1,7 +1,8 @@
 #!lua
 -- Append the events of several calls to one partition, each call decided on its own, in the order given.
 --
--- KEYS[1] log        stream  one entry per flush (at most 256 events each), fields are pairs (prev, envelope)
+-- KEYS[1] log        stream  one entry per flush (at most 256 events each): their prevs joined by spaces, the envelopes;
+--                            between them '' where the number of fields would be odd
 -- KEYS[2] meta       hash    last, trimmed, events, bytes, headsClosed; topic:<topic> -> number of events;
 --                            call:<process> -> its last flush, "<n> <seq> <events> <exceptions as JSON>"
 -- KEYS[3] heads      hash    object -> seq of its last event
@@ -51,7 +52,7 @@ local function again(last, count, exceptions)
   local kept, prevs = {}, {}
   if count > 0 then
     for _, entry in ipairs(redis.call('XRANGE', log, format('%d', last - count + 1), last)) do
-      for i = 1, #entry[2], 2 do kept[#kept + 1] = entry[2][i] end
+      for prev in string.gmatch(entry[2][1] .. ' ', '(%d*) ') do kept[#kept + 1] = prev end
     end
   end
   for i = 1, count do prevs[i] = kept[i - count + #kept] or '' end
@@ -102,7 +103,7 @@ local last_before = tonumber(known[1] or 0)
 local seq = math.max(last_before, now_us - 1, tonumber(argv[3]))
 
 -- Decide everything in tables; nothing is written before all of it is decided. The stored events move up in the lists
--- they came in, which saves two: `found` becomes their prevs, ARGV from 10 on their fields (prev, envelope).
+-- they came in, which saves two: `found` becomes their prevs, ARGV from 10 on their envelopes.
 local new_heads, stored, bytes = {}, 0, 0
 local first_count, counts, exceptions, new_states, new_onces, malformed = 0, {}, {}, {}, {}, false
 
@@ -132,7 +133,7 @@ local function take(first, count)
       moved = moved + 2
     end
     found[at] = prev
-    argv[2 * at + 8], argv[2 * at + 9] = prev, envelope
+    argv[at + 9] = envelope
   end
   stored = at
 end
@@ -208,7 +209,12 @@ end
 local last = format('%d', seq)
 for from = 1, stored, entry_events do
   local to = math.min(from + entry_events - 1, stored)
-  redis.call('XADD', log, format('%d-0', seq - stored + to), unpack(argv, 2 * from + 8, 2 * to + 9))
+  local id, chain = format('%d-0', seq - stored + to), table.concat(found, ' ', from, to)
+  if (to - from) % 2 == 0 then
+    redis.call('XADD', log, id, chain, unpack(argv, from + 9, to + 9))
+  else
+    redis.call('XADD', log, id, chain, '', unpack(argv, from + 9, to + 9))
+  end
 end
 for from = 1, #new_heads, 2 * entry_events do
   redis.call('HSET', heads, unpack(new_heads, from, math.min(from + 2 * entry_events - 1, #new_heads)))
@@ -239,7 +245,7 @@ redis.call('PUBLISH', argv[6], format('%d %s\n', last_before, last) .. argv[7])
 if argv[8] ~= '' then
   local partition, prefix = match(argv[8], '^(%d+) (.*)$')
   for i = 1, stored do
-    local own, prev, envelope = format('%d', seq - stored + i), argv[2 * i + 8], argv[2 * i + 9]
+    local own, prev, envelope = format('%d', seq - stored + i), found[i], argv[i + 9]
     local kind, tenant, rest, data = match(envelope, '^{"type":"([%w_.-]+)","tenant":"([^"]+)"([^\n]*)}\n(.*)$')
     -- Above only the start of an envelope is looked at; what is stored must not fail any more.
     if kind then

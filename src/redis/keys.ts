@@ -19,7 +19,11 @@ export interface PartitionKeys {
 /** What each key is: type, lifetime, sentence. Names are those of the functions below. */
 export const keyTable = {
   namespace: ['hash', 'for ever', 'Partition count, hash tags and retention of the namespace.'],
-  log: ['stream', 'until retention', 'The partition: one entry per flush, fields are pairs (prev, envelope).'],
+  log: [
+    'stream',
+    'until retention',
+    'The partition: one entry per flush, with the prevs and the envelopes of its events.',
+  ],
   meta: [
     'hash',
     'for ever',

@@ -74,7 +74,7 @@ export async function soundLog(objects = 40): Promise<SpoiledLog> {
     meta: (field) => meta(field),
     async append(events, { keys: to = keys, id } = {}) {
       const last = Number(id?.split('-')[0] ?? (await meta('last', to)) + events.length)
-      await redis.xadd(to.log, id ?? `${last}-0`, ...events.flatMap(({ prev = '', envelope }) => [prev, envelope]))
+      await redis.xadd(to.log, id ?? `${last}-0`, ...fieldsOf(events))
       await redis.hincrby(to.meta, 'events', events.length)
       await redis.hincrby(
         to.meta,
@@ -88,7 +88,7 @@ export async function soundLog(objects = 40): Promise<SpoiledLog> {
     },
     async remove(id) {
       const [entry] = await redis.xrange(keys.log, id, id)
-      const envelopes = entry![1].filter((_, i) => i % 2 === 1)
+      const envelopes = entry![1].slice(1).filter((field) => field !== '')
       await redis.xdel(keys.log, id)
       await redis.hincrby(keys.meta, 'events', -envelopes.length)
       await redis.hincrby(keys.meta, 'bytes', -envelopes.reduce((sum, text) => sum + Buffer.byteLength(text), 0))
@@ -132,4 +132,10 @@ export async function fsckWhile(
     findings.push(finding)
   }
   return { findings, reads }
+}
+
+/** As publish.lua writes them. */
+function fieldsOf(events: readonly Appended[]): (string | Buffer)[] {
+  const prevs = events.map(({ prev = '' }) => prev).join(' ')
+  return [prevs, ...(events.length % 2 === 0 ? [''] : []), ...events.map(({ envelope }) => envelope)]
 }

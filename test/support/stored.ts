@@ -26,9 +26,11 @@ export async function storedEvents(redis: Redis, namespace: string): Promise<Sto
   for (const [partition, tag] of (await tagsOf(redis, namespace)).entries()) {
     for (const [id, fields] of await redis.xrange(`${namespace}:{${tag}}:log`, '-', '+')) {
       const last = Number(id.split('-')[0])
-      for (let i = 0; i < fields.length; i += 2) {
-        const seq = last - fields.length / 2 + i / 2 + 1
-        events.push({ partition, seq, id: `${partition}-${seq}`, ...readFields(fields[i]!, fields[i + 1]!) })
+      const prevs = fields[0]!.split(' ')
+      const envelopes = fields.slice(1).filter((field) => field !== '')
+      for (const [i, envelope] of envelopes.entries()) {
+        const seq = last - envelopes.length + i + 1
+        events.push({ partition, seq, id: `${partition}-${seq}`, ...readFields(prevs[i]!, envelope) })
       }
     }
   }
