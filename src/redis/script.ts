@@ -54,10 +54,11 @@ class WrittenCommand extends Command {
     super(name, [], { replyEncoding: 'utf8' })
     let count = 1
     let text = writeArg(name)
-    for (const arg of args.flat()) {
-      const written = typeof arg === 'object' ? arg : { text: writeArg(String(arg)), count: 1 }
-      count += written.count
-      text += written.text
+    for (const list of args) {
+      for (const arg of list) {
+        count += typeof arg === 'object' ? arg.count : 1
+        text += typeof arg === 'object' ? arg.text : writeArg(String(arg))
+      }
     }
     this.#text = `*${count}\r\n${text}`
   }
