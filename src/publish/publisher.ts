@@ -1,5 +1,6 @@
 /**
- * Publishes calls: gathers them per partition, sends one flush per partition at a time, repeats what had no answer.
+ * Publishes calls: gathers them per partition, sends one flush per partition at a time and a few in all, repeats what had
+ * no answer.
  *
  * What waits is bounded in calls and bytes (BUSY); every call ends by its deadline. A call that was never sent is
  * NOT_STORED, one that was sent and not answered is OUTCOME_UNKNOWN.
@@ -33,6 +34,10 @@ export interface PublisherContext {
 
 const eventsPerGrowth = 4_096
 
+// Redis takes one after the other anyway. With few in flight the rest of the partitions gather more calls for theirs, and a
+// flush costs Redis and every reader that it wakes a fixed amount.
+const maxFlying = 6
+
 const sweepMs = 50
 const repeatMs = 50
 
@@ -45,7 +50,11 @@ export class Publisher {
   #refusal: unknown
   /** Calls that came before the namespace was opened, in order. */
   #early: Call[] = []
+  /** Lanes whose calls wait to be sent, in turn. */
   #scheduled: Lane[] = []
+  #sending = false
+  /** Flushes that were sent and not answered. */
+  #flying = 0
   #keylessPartition = 0
   #waitingCalls = 0
   #waitingBytes = 0
@@ -138,16 +147,24 @@ export class Publisher {
     return lanes[call.hash === undefined ? this.#keylessPartition : partitionOfHash(call.hash, lanes.length)]!
   }
 
-  /** Calls of one tick go together: the flush leaves once all that this tick wakes has had its say. */
   #schedule(lane: Lane): void {
-    if (lane.scheduled) return
+    if (!lane.scheduled) this.#scheduled.push(lane)
     lane.scheduled = true
-    if (this.#scheduled.push(lane) === 1) process.nextTick(() => this.#sendScheduled())
+    this.#sendSoon()
+  }
+
+  /** Calls of one tick go together: flushes leave once all that this tick wakes has had its say. */
+  #sendSoon(): void {
+    if (this.#sending || this.#scheduled.length === 0) return
+    this.#sending = true
+    process.nextTick(() => {
+      this.#sending = false
+      this.#sendScheduled()
+    })
   }
 
   #sendScheduled(): void {
-    const lanes = this.#scheduled
-    this.#scheduled = []
+    const lanes = this.#scheduled.splice(0, Math.max(0, maxFlying - this.#flying))
     for (const lane of lanes) lane.scheduled = false
     if (lanes.length === 1) return this.#sendNext(lanes[0]!)
     inTheSameWrite(this.#connection!.redis, () => {
@@ -176,10 +193,14 @@ export class Publisher {
     if (flush.tries > 1)
       this.#context.telemetry.emit('publish.repeated', { partition: lane.partition, n: flush.input.n })
     let reply: FlushReply
+    this.#flying += 1
     try {
       reply = await runScript(this.#connection!.redis, publishScript, flush.input)
     } catch (error) {
       return this.#unanswered(lane, flush, error as Error)
+    } finally {
+      this.#flying -= 1
+      this.#sendSoon()
     }
     this.#answered(lane, flush, reply)
   }
@@ -206,7 +227,7 @@ export class Publisher {
   #unanswered(lane: Lane, flush: Flush, error: Error): void {
     if (lane.flush !== flush) return
     if (flush.calls.every((call) => call.settled)) return this.#finish(lane)
-    if (mayPass(error)) return this.#sendSoon(lane, flush)
+    if (mayPass(error)) return this.#repeatSoon(lane, flush)
     const refusal = error.message.startsWith('OOM')
       ? BusbarError.of('REDIS_OUT_OF_MEMORY', undefined, error)
       : BusbarError.of('WRITE_REFUSED', { problem: error.message.split(' ')[0]! }, error)
@@ -215,7 +236,7 @@ export class Publisher {
   }
 
   /** A lost connection sends again when it is ready; this covers answers that say "not now" on a live one. */
-  #sendSoon(lane: Lane, flush: Flush): void {
+  #repeatSoon(lane: Lane, flush: Flush): void {
     if (!this.#connection!.isReady) return
     this.#context.clock.after(repeatMs, () => {
       if (lane.flush === flush) this.#sendOrDrop(lane, flush)
