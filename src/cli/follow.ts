@@ -9,7 +9,7 @@
  */
 import type { Live } from '../bus.ts'
 import type { Event } from '../event.ts'
-import { readCursor, writeCursor } from '../log/cursor.ts'
+import { partitionsIn, readCursor, writeCursor } from '../log/cursor.ts'
 import type { CliBus } from './session.ts'
 
 export interface FollowOptions {
@@ -60,8 +60,3 @@ async function* followStored(
 }
 
 const partitionOf = ({ id }: Event): number => Number(id.slice(0, id.indexOf('-')))
-
-/** A cursor has one number per partition behind its first; a byte below 128 ends a number. */
-function partitionsIn(cursor: string): number {
-  return Buffer.from(cursor, 'base64url').filter((byte) => byte < 128).length - 1
-}

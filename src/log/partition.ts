@@ -14,12 +14,15 @@ const crcTable = new Uint32Array(256).map((_, byte) => {
 const crcStart = -1
 const crcStep = (crc: number, byte: number): number => crcTable[(crc ^ byte) & 0xff]! ^ (crc >>> 8)
 
-/** CRC-32 (IEEE) of the text's UTF-8 bytes. */
-export function crc32(text: string): number {
+/** CRC-32 (IEEE). */
+export function crc32OfBytes(bytes: Uint8Array): number {
   let crc = crcStart
-  for (const byte of Buffer.from(text, 'utf8')) crc = crcStep(crc, byte)
+  for (const byte of bytes) crc = crcStep(crc, byte)
   return ~crc >>> 0
 }
+
+/** CRC-32 of the text's UTF-8 bytes. */
+export const crc32 = (text: string): number => crc32OfBytes(Buffer.from(text, 'utf8'))
 
 /** murmur3's finaliser: CRC-32 alone leaves similar keys in neighbouring partitions. A signed number: V8 keeps it small. */
 function fmix32(hash: number): number {

@@ -243,6 +243,11 @@ describe('a cursor that cannot be used', () => {
     expect((await live.next()).value!.id).toBe(id)
   })
 
+  test.each(['xyz', 'now0', 'yesterday', '10m', 'AAAA', '12'])('[L02] %s is not taken for a position', (word) => {
+    for (const partitions of [1, 2, 16])
+      expect(() => readCursor(word, partitions)).toThrow(expect.objectContaining({ code: 'CURSOR_INVALID' }))
+  })
+
   test('[L02] any position survives being written and read, in little space', () => {
     const seqs = fc.array(fc.oneof(fc.constant(0), fc.maxSafeNat()), { minLength: 1, maxLength: 256 })
     fc.assert(
