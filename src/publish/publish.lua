@@ -25,7 +25,7 @@
 --           {first event, 'conflict', head} | {first event, 'reused'}
 --           {first event, 'duplicate', last_seq, events, prev of the first}
 --         {'late'}        a flush with a higher n was here before; nothing written
---         {'malformed'}   an envelope or the options are not as documented; nothing written
+--         {'malformed'}   an envelope does not begin with a type, or the options are not as documented; nothing written
 --
 -- A flush of one event and one of 256 both matter: the first is latency, the second throughput. So all that is known is
 -- read with two commands and written with three, and tables are made only where they are needed.
@@ -75,7 +75,7 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
   if one ~= '' then redis.call('HSET', heads, one, last) end
   redis.call('HSET', meta, 'last', last, 'events', format('%d', (known[2] or 0) + 1),
     'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1),
-    call, argv[2] .. ' ' .. last .. ' 1 []')
+    call, format('%d ', n) .. last .. ' 1 []')
   redis.call('PUBLISH', argv[6], last_before .. ' ' .. last .. '\n' .. argv[7])
   return {'stored', last, prev}
 end

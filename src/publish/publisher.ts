@@ -164,12 +164,17 @@ export class Publisher {
   }
 
   #sendScheduled(): void {
-    const lanes = this.#scheduled.splice(0, Math.max(0, maxFlying - this.#flying))
-    for (const lane of lanes) lane.scheduled = false
-    if (lanes.length === 1) return this.#sendNext(lanes[0]!)
-    inTheSameWrite(this.#connection!.redis, () => {
-      for (const lane of lanes) this.#sendNext(lane)
-    })
+    if (this.#scheduled.length === 1) return this.#sendWhileFew()
+    inTheSameWrite(this.#connection!.redis, () => this.#sendWhileFew())
+  }
+
+  /** A lane whose calls have all expired sends nothing and takes no place. */
+  #sendWhileFew(): void {
+    while (this.#flying < maxFlying && this.#scheduled.length > 0) {
+      const lane = this.#scheduled.shift()!
+      lane.scheduled = false
+      this.#sendNext(lane)
+    }
   }
 
   /** A flush is made only when it can be sent: what was never sent can still be refused as not stored. */

@@ -44,8 +44,11 @@ export function createHints(connection: Connection): Hints {
       resting = true
       stream.pause()
       setTimeout(() => {
-        resting = false
         stream.resume()
+        // What has come meanwhile is heard before the next rest: else a flood would hold back its own end.
+        setImmediate(() => {
+          resting = false
+        })
       }, restMs).unref()
     },
     async listen(channel, listener) {

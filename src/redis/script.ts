@@ -2,7 +2,7 @@
  * Lua scripts: one file = one atomic operation, declared once beside it with its keys, arguments and reply.
  *
  * A script is called by hash. A server that does not know it (restarted, SCRIPT FLUSH) answers NOSCRIPT without running
- * anything, so sending the source then is safe, also for the part of a pipeline that missed it.
+ * anything, so sending the source then is safe, also when others were sent right behind it.
  */
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'

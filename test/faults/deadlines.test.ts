@@ -117,6 +117,19 @@ describe('what was sent', () => {
     expect(await storedAfter(place, place.bus())).not.toContain('waiting')
   })
 
+  test('[P25] what expired in all partitions holds nobody up once Redis is back', async () => {
+    const place = await faultyPlace({ partitions: 16 })
+    const bus = await connected(place)
+    await loseRedis(place.proxy, bus)
+    const keys = Array.from({ length: 64 }, (_, i) => `order:${i}`)
+    const expired = keys.map((key) => bus.publish('order.paid', 0, { key, timeout: 200 }).catch(({ code }) => code))
+    expect(new Set(await Promise.all(expired))).toEqual(new Set(['NOT_STORED']))
+    const connections = () => bus.telemetry.counts().get('redis.connected')
+    await place.proxy.accept()
+    await eventually(() => connections() === 6)
+    for (const key of keys) await bus.publish('order.paid', 1, { key, timeout: '3s' })
+  })
+
   test('[P25] a process that was paused past its deadline takes the answers that have come meanwhile', async () => {
     const place = await faultyPlace()
     const timeoutMs = 500

@@ -34,7 +34,7 @@ export interface HubContext extends LoopContext {
   saw(partition: number, seq: number): void
 }
 
-// Hints get lost; a look at all partitions in one command makes up for it.
+// Hints get lost; a look at all partitions that were quiet, in one command, makes up for it.
 const lookMs = 1_000
 const retryMs = 10
 const floodMs = 100
@@ -155,10 +155,12 @@ export class LiveHub {
     const before = Number(message.slice(0, space))
     const last = Number(message.slice(space + 1, line))
     const at = this.position(partition)
-    const useless = last <= at || this.#table.size === 0 || (before <= at && !this.#wantsAny(message.slice(line + 1)))
-    if (!useless) return this.#read(partition)
-    this.#context.hints.passOver()
-    if (last > at) this.#moveTo(partition, last)
+    const unwanted = this.#table.size === 0 || !this.#wantsAny(message.slice(line + 1))
+    // Of what was read already nothing is new, wanted or not; only what nobody wants may be heard later.
+    if (unwanted) this.#context.hints.passOver()
+    if (last <= at) return
+    if (this.#table.size === 0 || (unwanted && before <= at)) this.#moveTo(partition, last)
+    else this.#read(partition)
   }
 
   #keepForLater(partition: number, message: string): void {
@@ -186,7 +188,7 @@ export class LiveHub {
     this.#context.saw(partition, seq)
   }
 
-  /** One command over all partitions finds what grew unnoticed. */
+  /** One command over all quiet partitions finds what grew unnoticed. */
   async #look(): Promise<{ againInMs: number }> {
     const { namespace, connection, telemetry, clock } = this.#context
     if (!connection.isReady || this.#table.size === 0) return { againInMs: lookMs }
