@@ -20,6 +20,7 @@ const layers: Record<string, readonly string[]> = {
   runtime: [],
   redis: ['runtime'],
   log: ['redis', 'runtime'],
+  group: ['redis', 'runtime'],
   publish: ['log', 'redis', 'runtime'],
   'sinks/live': ['log', 'redis', 'runtime'],
   http: ['log', 'redis', 'runtime', 'sinks/live'],

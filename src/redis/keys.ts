@@ -16,6 +16,15 @@ export interface PartitionKeys {
   readonly wake: string
 }
 
+/** All of a group lies in one slot. */
+export interface GroupKeys {
+  readonly group: string
+  readonly members: string
+  readonly owners: string
+  readonly cursors: string
+  readonly groupWake: string
+}
+
 /** What each key is: type, lifetime, sentence. Names are those of the functions below. */
 export const keyTable = {
   namespace: ['hash', 'for ever', 'Partition count, hash tags and retention of the namespace.'],
@@ -35,6 +44,15 @@ export const keyTable = {
   holds: ['hash', 'while their owners live', 'Who still needs the log → seq up to which it may be trimmed.'],
   once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
   wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
+  group: [
+    'hash',
+    'while the group is declared',
+    'When its members were last heard, and when its partitions are divided.',
+  ],
+  members: ['hash', 'while the group is declared', 'Member → start id, when it was last heard, when it joined.'],
+  owners: ['hash', 'while the group is declared', 'Partition → owner, epoch, until when, and who is to have it.'],
+  cursors: ['hash', 'while the group is declared', 'Partition → seq up to which everything is done.'],
+  groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed."],
   live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
 } as const
 
@@ -61,6 +79,18 @@ export function partitionKeys(ns: string, tag: string): PartitionKeys {
   }
 }
 
+/** `name` is of safe characters only. */
+export function groupKeys(ns: string, name: string): GroupKeys {
+  const base = `${ns}:{group.${name}}`
+  return {
+    group: `${base}:group`,
+    members: `${base}:members`,
+    owners: `${base}:owners`,
+    cursors: `${base}:cursors`,
+    groupWake: `${base}:wake`,
+  }
+}
+
 /** Tells which row of the table a stored key of the namespace belongs to; undefined for a key that nobody owns. */
 export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]): (key: string) => KeyName | undefined {
   const whole = new Map<string, KeyName>([[namespaceKey(ns), 'namespace']])
@@ -75,6 +105,13 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   }
   return (key) => {
     const found = /^[^:]*:\{[^}]*\}:[^:]*:(?=[\s\S])/.exec(key)
-    return whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined)
+    return whole.get(key) ?? (found ? prefixes.get(found[0]) : groupKeyOf(ns, key))
   }
+}
+
+const groupKeyShape = /^([^:]+):\{group\.[^}]+\}:(group|members|owners|cursors)$/
+
+function groupKeyOf(ns: string, key: string): KeyName | undefined {
+  const [, itsNs, name] = groupKeyShape.exec(key) ?? []
+  return itsNs === ns ? (name as KeyName) : undefined
 }

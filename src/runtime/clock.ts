@@ -16,6 +16,8 @@ export interface Clock {
   monotonicMs(): number
   /** Runs `fn` once after `ms`. Does not keep the process alive. */
   after(ms: number, fn: () => void): Timer
+  /** What scripts take for the server's clock, in µs; only a clock that a test moves has one. */
+  serverUs?(): number
 }
 
 export interface Randomness {

@@ -2,13 +2,21 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
 import { eventScript, historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
 import { publishScript } from '../../src/publish/scripts.ts'
-import { keyRecogniser, keyTable, liveChannelPrefix, namespaceKey, partitionKeys } from '../../src/redis/keys.ts'
+import {
+  groupKeys,
+  keyRecogniser,
+  keyTable,
+  liveChannelPrefix,
+  namespaceKey,
+  partitionKeys,
+} from '../../src/redis/keys.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -20,6 +28,9 @@ const filesIn = (folder: string, ending: string): string[] =>
 const keys = partitionKeys('ns', '0.0')
 const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: { text: '', count: 2 } }
 
+const timing = { heartbeatMs: 1, expiryMs: 1, graceMs: 1, joinDelayMs: 1 }
+const beat = { keys: groupKeys('ns', 'g'), act: 'beat' as const, name: 'm', start: 's', partitions: 1, timing }
+
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
   'src/publish/publish.lua': call(publishScript, flush),
@@ -28,6 +39,11 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/log/history.lua': call(historyScript, { keys, object: 'o', from: 1, limit: 1 }),
   'src/log/trim.lua': call(trimScript, { keys, ageSeq: 0, maxEvents: 0, maxBytes: 0 }),
   'src/log/hold.lua': call(holdScript, { keys, name: 'h', seq: 1 }),
+  'src/group/heartbeat.lua': call(heartbeatScript, beat),
+  'src/group/commit.lua': call(commitScript, {
+    keys: beat.keys,
+    said: [{ partition: 1, epoch: 1, cursor: 1, release: false }],
+  }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
 }
 
@@ -130,6 +146,7 @@ describe('keys', () => {
   const spelled = partitionKeys('<ns>', '<tag>')
   const spelling: Record<string, string> = {
     ...spelled,
+    ...groupKeys('<ns>', '<group>'),
     namespace: namespaceKey('<ns>'),
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,

@@ -1,0 +1,140 @@
+/**
+ * One member of a group: says that it is there, hears what it owns, lets go when it is asked to.
+ *
+ *   joining    no answer yet
+ *   there      owns what the last answer said
+ *   unsure     no answer for as long as the expiry: whatever it owned may be another's by now; all of it is lost at once
+ *   replaced   another process has joined under its name: ended, for good
+ *   left       ended by stop()
+ *
+ * Every answer is the whole state, so a lost one is made up for by the next. What changes is told to the keeper.
+ */
+import type { Connection } from '../redis/connection.ts'
+import type { Hints } from '../redis/hints.ts'
+import type { GroupKeys } from '../redis/keys.ts'
+import { runScript } from '../redis/script.ts'
+import type { Timer } from '../runtime/clock.ts'
+import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
+import { type Grant, type GroupTiming, type HeartbeatReply, heartbeatScript } from './scripts.ts'
+
+export interface MemberContext extends LoopContext {
+  connection: Connection
+  hints: Hints
+}
+
+export interface MemberOptions {
+  group: string
+  keys: GroupKeys
+  partitions: number
+  name: string
+  timing: GroupTiming
+}
+
+/** Whoever works on the partitions. */
+export interface Keeper {
+  gained(grant: Grant): void
+  /** Another one is to have it: finish, commit and release within this time. */
+  asked(partition: number, withinMs: number): void
+  /** It is not this member's any more, whatever it was doing. */
+  lost(partition: number): void
+  replaced(): void
+}
+
+export class GroupMember {
+  readonly #context: MemberContext
+  readonly #options: MemberOptions
+  readonly #keeper: Keeper
+  readonly #start: string
+  readonly #owned = new Map<number, Grant>()
+  #loop: Loop | undefined
+  #unlisten: (() => void) | undefined
+  #unsure: Timer | undefined
+  #ended = false
+
+  constructor(context: MemberContext, options: MemberOptions, keeper: Keeper) {
+    this.#context = context
+    this.#options = options
+    this.#keeper = keeper
+    this.#start = context.randomness.id()
+  }
+
+  async start(): Promise<void> {
+    const { keys, name, group } = this.#options
+    this.#unlisten = await this.#context.hints.listen(keys.groupWake, (names) => {
+      if (names.split(' ').includes(name)) this.#loop?.wake()
+    })
+    let act: 'join' | 'beat' = 'join'
+    this.#loop = startLoop(this.#context, `group.${group}`, async () => {
+      const dueInMs = await this.#beat(act)
+      act = 'beat'
+      return { againInMs: Math.min(this.#options.timing.heartbeatMs, dueInMs ?? Number.POSITIVE_INFINITY) }
+    })
+  }
+
+  /** The partition was let go in a commit; if it is still ours then, the next answer brings it back. */
+  released(partition: number): void {
+    this.#owned.delete(partition)
+    this.#loop?.wake()
+  }
+
+  /** Leaves: what it owns goes to the others at once. The keeper has let go of everything before. */
+  async stop(deadlineMs: number): Promise<void> {
+    const wasThere = !this.#ended
+    this.#end()
+    await this.#loop?.stop({ deadlineMs })
+    // If it does not get through, the others wait for the expiry.
+    if (wasThere && this.#context.connection.isReady) await this.#say('leave').catch(() => undefined)
+  }
+
+  #say(act: 'join' | 'beat' | 'leave'): Promise<HeartbeatReply> {
+    const { keys, name, partitions, timing } = this.#options
+    const input = { keys, act, name, start: this.#start, partitions, timing }
+    return runScript(this.#context.connection.redis, heartbeatScript, input)
+  }
+
+  async #beat(act: 'join' | 'beat'): Promise<number | undefined> {
+    const { clock } = this.#context
+    const { expiryMs } = this.#options.timing
+    // Counted from before it was sent: the server heard it later than that, never earlier.
+    const sentAt = clock.monotonicMs()
+    const reply = await this.#say(act)
+    if (this.#ended) return undefined
+    if (reply.kind !== 'member') {
+      this.#end()
+      this.#keeper.replaced()
+      return undefined
+    }
+    this.#unsure?.cancel()
+    this.#unsure = clock.after(sentAt + expiryMs - clock.monotonicMs(), () => this.#loseAll())
+    this.#take(reply.grants)
+    return reply.dueInMs
+  }
+
+  #take(grants: readonly Grant[]): void {
+    const now = new Map(grants.map((grant) => [grant.partition, grant]))
+    for (const [partition, { epoch }] of this.#owned) if (now.get(partition)?.epoch !== epoch) this.#lose(partition)
+    for (const grant of grants) {
+      const known = this.#owned.get(grant.partition)
+      this.#owned.set(grant.partition, grant)
+      if (!known) this.#keeper.gained(grant)
+      if (grant.releaseInMs !== undefined && known?.releaseInMs === undefined)
+        this.#keeper.asked(grant.partition, grant.releaseInMs)
+    }
+  }
+
+  #lose(partition: number): void {
+    this.#owned.delete(partition)
+    this.#keeper.lost(partition)
+  }
+
+  #loseAll(): void {
+    for (const partition of [...this.#owned.keys()]) this.#lose(partition)
+  }
+
+  #end(): void {
+    this.#ended = true
+    this.#unsure?.cancel()
+    this.#unlisten?.()
+    this.#loseAll()
+  }
+}
