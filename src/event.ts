@@ -106,6 +106,12 @@ export function readEnvelope(envelope: string): { header: Header; json: string }
   return { header: JSON.parse(envelope.slice(0, end)) as Header, json: envelope.slice(end + 1) }
 }
 
+/** An event as it would lie in the log again: its time written out, its data byte-equal. */
+export function envelopeOf({ type, tenant, key, time, trace, json }: Event): string {
+  const header: Header = { type, tenant, ...(key === null ? {} : { key }), time, ...(trace === undefined ? {} : { trace }) }
+  return `${JSON.stringify(header)}\n${json}`
+}
+
 const headerStart = /^\{"type":"([^"]*)","tenant":"([^"]*)"/
 
 /** Type and tenant without parsing: neither can hold a quote or an escape. */

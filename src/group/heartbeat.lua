@@ -3,8 +3,9 @@
 -- partitions and hands over those that are due. Redis is the coordinator: no member has a special part.
 --
 -- KEYS[1] group    hash  partitions, beat (µs of the last heartbeat of anyone), calm (µs before which nobody expires),
---                        divide (µs at which the partitions are divided anew; absent: they are)
--- KEYS[2] members  hash  name -> "<start> <seen µs> <joined µs>"
+--                        divide (µs at which the partitions are divided anew; absent: they are), revision (grows when
+--                        someone else has changed what owners keep), joined, left and expired (members, ever)
+-- KEYS[2] members  hash  name -> "<start> <seen µs> <joined µs> <about>"
 -- KEYS[3] owners   hash  partition -> "<owner or -> <epoch> <release by µs or 0> <wanted by or ->"
 -- KEYS[4] cursors  hash  partition -> seq up to which everything is done
 -- ARGV[1] now         µs; '' means the server's clock (tests pass a number)
@@ -17,8 +18,9 @@
 -- ARGV[8] grace       µs that an owner has to let go of a partition
 -- ARGV[9] delay       µs from a join to the new division, so that members that start together are divided once
 -- ARGV[10] wake       channel on which members hear that their partitions have changed
+-- ARGV[11] about      what a member says of itself, JSON
 --
--- Replies {'member', members, ms until something is due, partition…}: all that this member owns, each
+-- Replies {'member', members, ms until something is due, revision, partition…}: all that this member owns, each
 --           {partition, epoch, cursor, ms left to let it go or -1}
 --         {'replaced'}  another start has joined under this name: this one is stale
 --         {'left'}
@@ -29,7 +31,7 @@
 local group, members, owners, cursors = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local act, name, start, partitions = ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local heartbeat, expiry, grace, delay = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local wake = ARGV[10]
+local wake, about = ARGV[10], ARGV[11]
 local format, match = string.format, string.match
 
 local now = tonumber(ARGV[1])
@@ -38,14 +40,14 @@ if not now then
   now = time[1] * 1000000 + time[2]
 end
 
-local known = redis.call('HMGET', group, 'beat', 'calm', 'divide')
+local known = redis.call('HMGET', group, 'beat', 'calm', 'divide', 'revision')
 local beat, calm, divide = tonumber(known[1] or 0), tonumber(known[2] or 0), tonumber(known[3])
 
 -- Everyone who is there, by name.
 local there, count = {}, 0
 local flat = redis.call('HGETALL', members)
 for i = 1, #flat, 2 do
-  local its_start, seen, joined = match(flat[i + 1], '^(%S+) (%d+) (%d+)$')
+  local its_start, seen, joined = match(flat[i + 1], '^(%S+) (%d+) (%d+) ')
   there[flat[i]] = {start = its_start, seen = tonumber(seen), joined = tonumber(joined)}
   count = count + 1
 end
@@ -75,9 +77,10 @@ local function raise_epoch(partition)
   changed[partition] = true
 end
 
-local function remove(gone)
+local function remove(gone, how)
   there[gone], count, divide = nil, count - 1, now
   redis.call('HDEL', members, gone)
+  redis.call('HINCRBY', group, how, 1)
   for partition = 0, partitions - 1 do
     local one = held[partition]
     local owner = one.owner ~= gone and one.owner or '-'
@@ -89,17 +92,18 @@ end
 if beat > 0 and now - beat > expiry / 2 then calm = now + 2 * heartbeat end
 if now >= calm then
   for other, member in pairs(there) do
-    if member.seen < now - expiry then remove(other) end
+    if member.seen < now - expiry then remove(other, 'expired') end
   end
 end
 own = there[name]
 
 if act == 'leave' then
-  if own then remove(name) end
+  if own then remove(name, 'left') end
 else
   if not own then
     own, count = {start = start, joined = now}, count + 1
     there[name] = own
+    redis.call('HINCRBY', group, 'joined', 1)
     -- Alone it need not wait; among others it waits for those that start with it.
     divide = count == 1 and now or divide or now + delay
   elseif own.start ~= start then
@@ -108,7 +112,7 @@ else
       if held[partition].owner == name then raise_epoch(partition) end
     end
   end
-  redis.call('HSET', members, name, format('%s %.0f %.0f', start, now, own.joined))
+  redis.call('HSET', members, name, format('%s %.0f %.0f ', start, now, own.joined) .. about)
 end
 
 -- Balanced (the counts differ by one at most), and as few partitions move as that allows: those with the most keep one
@@ -179,7 +183,7 @@ for other in pairs(told) do names[#names + 1] = other end
 if #names > 0 then redis.call('PUBLISH', wake, table.concat(names, ' ')) end
 if act == 'leave' then return {'left'} end
 
-local reply = {'member', count, due == math.huge and -1 or math.ceil(math.max(0, due - now) / 1000)}
+local reply = {'member', count, due == math.huge and -1 or math.ceil(math.max(0, due - now) / 1000), tonumber(known[4] or 0)}
 for partition = 0, partitions - 1 do
   local one = held[partition]
   if one.owner == name then

@@ -28,6 +28,8 @@ export interface MemberOptions {
   partitions: number
   name: string
   timing: GroupTiming
+  /** What it says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
 }
 
 /** Whoever works on the partitions. */
@@ -37,8 +39,13 @@ export interface Keeper {
   asked(partition: number, withinMs: number): void
   /** It is not this member's any more, whatever it was doing. */
   lost(partition: number): void
+  /** Someone else has changed what is kept for the owners: resumed, released, put back. */
+  changed?(): void
   replaced(): void
 }
+
+/** The hint that is for all members. */
+const everyone = '*'
 
 export class GroupMember {
   readonly #context: MemberContext
@@ -49,6 +56,8 @@ export class GroupMember {
   #loop: Loop | undefined
   #unlisten: (() => void) | undefined
   #unsure: Timer | undefined
+  #sureUntil = 0
+  #revision: number | undefined
   #ended = false
 
   constructor(context: MemberContext, options: MemberOptions, keeper: Keeper) {
@@ -61,7 +70,7 @@ export class GroupMember {
   async start(): Promise<void> {
     const { keys, name, group } = this.#options
     this.#unlisten = await this.#context.hints.listen(keys.groupWake, (names) => {
-      if (names.split(' ').includes(name)) this.#loop?.wake()
+      if (names === everyone || names.split(' ').includes(name)) this.#loop?.wake()
     })
     let act: 'join' | 'beat' = 'join'
     this.#loop = startLoop(this.#context, `group.${group}`, async () => {
@@ -69,6 +78,14 @@ export class GroupMember {
       act = 'beat'
       return { againInMs: Math.min(this.#options.timing.heartbeatMs, dueInMs ?? Number.POSITIVE_INFINITY) }
     })
+  }
+
+  /**
+   * Whether what it owns is its own for certain. Asked before anything is handed out: after a pause of the process this
+   * knows better than a timer that had no chance to run.
+   */
+  get isSure(): boolean {
+    return this.#context.clock.monotonicMs() < this.#sureUntil
   }
 
   /** The partition was let go in a commit; if it is still ours then, the next answer brings it back. */
@@ -87,8 +104,9 @@ export class GroupMember {
   }
 
   #say(act: 'join' | 'beat' | 'leave'): Promise<HeartbeatReply> {
-    const { keys, name, partitions, timing } = this.#options
-    const input = { keys, act, name, start: this.#start, partitions, timing }
+    const { about, ...options } = this.#options
+    const { clock } = this.#context
+    const input = { ...options, act, start: this.#start, about: JSON.stringify(about), nowUs: clock.serverUs?.() }
     return runScript(this.#context.connection.redis, heartbeatScript, input)
   }
 
@@ -105,8 +123,11 @@ export class GroupMember {
       return undefined
     }
     this.#unsure?.cancel()
-    this.#unsure = clock.after(sentAt + expiryMs - clock.monotonicMs(), () => this.#loseAll())
+    this.#sureUntil = sentAt + expiryMs
+    this.#unsure = clock.after(this.#sureUntil - clock.monotonicMs(), () => this.#loseAll())
     this.#take(reply.grants)
+    if (this.#revision !== undefined && this.#revision !== reply.revision) this.#keeper.changed?.()
+    this.#revision = reply.revision
     return reply.dueInMs
   }
 
@@ -133,6 +154,7 @@ export class GroupMember {
 
   #end(): void {
     this.#ended = true
+    this.#sureUntil = 0
     this.#unsure?.cancel()
     this.#unlisten?.()
     this.#loseAll()

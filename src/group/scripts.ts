@@ -22,6 +22,8 @@ export interface HeartbeatInput {
   start: string
   partitions: number
   timing: GroupTiming
+  /** What the member says of itself, for people: JSON. */
+  about: string
 }
 
 /** A partition that a member owns. */
@@ -35,7 +37,7 @@ export interface Grant {
 }
 
 export type HeartbeatReply =
-  | { kind: 'member'; members: number; dueInMs: number | undefined; grants: readonly Grant[] }
+  | { kind: 'member'; members: number; dueInMs: number | undefined; revision: number; grants: readonly Grant[] }
   | { kind: 'replaced' }
   | { kind: 'left' }
 
@@ -45,7 +47,7 @@ const orNone = (ms: number): number | undefined => (ms < 0 ? undefined : ms)
 export const heartbeatScript = defineScript({
   file: new URL('./heartbeat.lua', import.meta.url),
   keys: ({ keys }: HeartbeatInput) => [keys.group, keys.members, keys.owners, keys.cursors],
-  args: ({ keys, nowUs, act, name, start, partitions, timing }) => [
+  args: ({ keys, nowUs, act, name, start, partitions, timing, about }) => [
     nowUs ?? '',
     act,
     name,
@@ -56,14 +58,16 @@ export const heartbeatScript = defineScript({
     timing.graceMs * 1000,
     timing.joinDelayMs * 1000,
     keys.groupWake,
+    about,
   ],
-  reply: (raw: ['member', number, number, ...RawGrant[]] | ['replaced'] | ['left']): HeartbeatReply => {
+  reply: (raw: ['member', number, number, number, ...RawGrant[]] | ['replaced'] | ['left']): HeartbeatReply => {
     if (raw[0] !== 'member') return { kind: raw[0] }
-    const [kind, members, due, ...grants] = raw
+    const [kind, members, due, revision, ...grants] = raw
     return {
       kind,
       members,
       dueInMs: orNone(due),
+      revision,
       grants: grants.map(([partition, epoch, cursor, left]) => ({
         partition,
         epoch: Number(epoch),
@@ -80,18 +84,21 @@ export interface Said {
   epoch: number
   cursor: number
   release: boolean
+  /** "<events a second> <at, ms>" when it is time to say so. */
+  rate?: string
 }
 
 export const commitScript = defineScript({
   file: new URL('./commit.lua', import.meta.url),
-  keys: ({ keys }: { keys: GroupKeys; said: readonly Said[] }) => [keys.owners, keys.cursors],
+  keys: ({ keys }: { keys: GroupKeys; said: readonly Said[] }) => [keys.owners, keys.cursors, keys.rates],
   args: ({ keys, said }) => [
     keys.groupWake,
-    ...said.flatMap(({ partition, epoch, cursor, release }) => [
+    ...said.flatMap(({ partition, epoch, cursor, release, rate }) => [
       partition,
       epoch,
       cursor,
       release ? 'release' : 'keep',
+      rate ?? '',
     ]),
   ],
   reply: ([, ...words]: ['committed', ...('done' | 'stale')[]]) => words,

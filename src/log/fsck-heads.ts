@@ -115,7 +115,7 @@ async function* checkOldGeneration(source: LogSource, partition: number): AsyncG
 /** A hold above the end of the log keeps nothing, and would let go of what is published next. */
 export async function* checkHolds(source: LogSource, partition: number): AsyncGenerator<Finding> {
   const judge = (text: string, meta: Meta): string | undefined => {
-    const seq = wholeNumber(text)
+    const seq = wholeNumber(/^(\d+)(?: \d+)?$/.exec(text)?.[1] ?? '')
     if (Number.isNaN(seq)) return 'it is not a seq'
     return seq > meta.last ? `it is at ${seq}, above the partition's last ${meta.last}` : undefined
   }

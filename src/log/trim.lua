@@ -5,7 +5,7 @@
 -- KEYS[2] meta       hash  last, trimmed, events, bytes, lost, headsClosed
 -- KEYS[3] heads      hash  object -> seq of its last event
 -- KEYS[4] heads_old  hash  the generation before; there only while meta has headsClosed, the seq at which it was closed
--- KEYS[5] holds      hash  who needs the log -> everything above this seq must stay
+-- KEYS[5] holds      hash  who needs the log -> "<seq>" or "<seq> <epoch>": everything above seq must stay
 -- ARGV[1] age_seq     events up to this seq are too old
 -- ARGV[2] max_events  events to keep at most
 -- ARGV[3] max_bytes   bytes of envelopes to keep at most
@@ -28,7 +28,7 @@ local events, bytes, lost = tonumber(known[3] or 0), tonumber(known[4] or 0), to
 local hold, holder = math.huge, ''
 local held = redis.call('HGETALL', holds)
 for i = 1, #held, 2 do
-  local seq = tonumber(held[i + 1])
+  local seq = tonumber(string.match(held[i + 1], '^%d+'))
   if seq < hold then hold, holder = seq, held[i] end
 end
 

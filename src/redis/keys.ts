@@ -22,7 +22,17 @@ export interface GroupKeys {
   readonly members: string
   readonly owners: string
   readonly cursors: string
+  readonly rates: string
   readonly groupWake: string
+}
+
+/** A processor is a group with what it could not handle. */
+export interface ProcessorKeys extends GroupKeys {
+  readonly blocked: string
+  readonly dead: string
+  readonly deadOrder: string
+  readonly shelves: string
+  readonly shelfPrefix: string
 }
 
 /** What each key is: type, lifetime, sentence. Names are those of the functions below. */
@@ -52,7 +62,14 @@ export const keyTable = {
   members: ['hash', 'while the group is declared', 'Member → start id, when it was last heard, when it joined.'],
   owners: ['hash', 'while the group is declared', 'Partition → owner, epoch, until when, and who is to have it.'],
   cursors: ['hash', 'while the group is declared', 'Partition → seq up to which everything is done.'],
-  groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed."],
+  rates: ['hash', 'while the group is declared', 'Partition → events handled a second, and when that was.'],
+  groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed; `*` names all."],
+  processors: ['hash', 'until removed', 'Processor → its definition as last declared.'],
+  blocked: ['hash', 'until resumed', 'Partition → the event that blocks it and its error.'],
+  dead: ['hash', 'until redriven or discarded', 'Event id → a dead letter: its object, envelope, error and attempts.'],
+  deadOrder: ['zset', 'until redriven or discarded', 'Event ids of the dead letters by the time they became that.'],
+  shelves: ['hash', 'until empty', 'Object → its shelf: partition, parked or released, last seq on it, error.'],
+  shelf: ['list', 'until empty', "The set-aside events of one object (hashed), in order."],
   live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
 } as const
 
@@ -62,6 +79,8 @@ export type KeyName = keyof typeof keyTable
 export const timeToLiveMs: Partial<Record<KeyName, number>> = { once: 86_400_000 }
 
 export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace`
+
+export const processorsKey = (ns: string): string => `${ns}:{namespace}:processors`
 
 export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
 
@@ -87,13 +106,30 @@ export function groupKeys(ns: string, name: string): GroupKeys {
     members: `${base}:members`,
     owners: `${base}:owners`,
     cursors: `${base}:cursors`,
+    rates: `${base}:rates`,
     groupWake: `${base}:wake`,
+  }
+}
+
+/** A processor's name is of safe characters only. */
+export function processorKeys(ns: string, name: string): ProcessorKeys {
+  const base = `${ns}:{group.stream.${name}}`
+  return {
+    ...groupKeys(ns, `stream.${name}`),
+    blocked: `${base}:blocked`,
+    dead: `${base}:dead`,
+    deadOrder: `${base}:deadOrder`,
+    shelves: `${base}:shelves`,
+    shelfPrefix: `${base}:shelf:`,
   }
 }
 
 /** Tells which row of the table a stored key of the namespace belongs to; undefined for a key that nobody owns. */
 export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]): (key: string) => KeyName | undefined {
-  const whole = new Map<string, KeyName>([[namespaceKey(ns), 'namespace']])
+  const whole = new Map<string, KeyName>([
+    [namespaceKey(ns), 'namespace'],
+    [processorsKey(ns), 'processors'],
+  ])
   const prefixes = new Map<string, KeyName>()
   for (const keys of partitions) {
     for (const [field, key] of Object.entries(keys)) {
@@ -109,9 +145,10 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   }
 }
 
-const groupKeyShape = /^([^:]+):\{group\.[^}]+\}:(group|members|owners|cursors)$/
+const groupKeyShape =
+  /^([^:]+):\{group\.[^}]+\}:(?:(group|members|owners|cursors|blocked|rates|dead|deadOrder|shelves)$|(shelf):[^:]+$)/
 
 function groupKeyOf(ns: string, key: string): KeyName | undefined {
-  const [, itsNs, name] = groupKeyShape.exec(key) ?? []
-  return itsNs === ns ? (name as KeyName) : undefined
+  const [, itsNs, whole, prefix] = groupKeyShape.exec(key) ?? []
+  return itsNs === ns ? ((whole ?? prefix) as KeyName) : undefined
 }

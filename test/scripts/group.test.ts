@@ -16,7 +16,7 @@ function testGroup(partitions = 16) {
   onTestFinished(async () => void (await redis.unlink(keys.group, keys.members, keys.owners, keys.cursors)))
   let nowMs = 1_000_000
   const beat = (name: string, act: 'join' | 'beat' | 'leave' = 'beat', start = `${name}-1`) =>
-    runScript(redis, heartbeatScript, { keys, nowUs: nowMs * 1000, act, name, start, partitions, timing })
+    runScript(redis, heartbeatScript, { keys, nowUs: nowMs * 1000, act, name, start, partitions, timing, about: '{}' })
   const member = async (name: string, act: 'join' | 'beat' = 'beat') => {
     const reply = await beat(name, act)
     expect(reply.kind).toBe('member')

@@ -13,7 +13,7 @@ async function freshRedis() {
   return plainRedis(server.url)
 }
 
-const hold = (name: string, seq = 1) => ({ keys: partitionKeys('ns', '0.0'), name, seq })
+const hold = (name: string, seq = 1) => ({ keys: partitionKeys('ns', '0.0'), name, seq, epoch: 0 })
 
 describe('a script', () => {
   test('[P12] that the server has forgotten is sent again, once', async () => {

@@ -129,7 +129,7 @@ describe('history.lua', () => {
 describe('hold.lua', () => {
   test('[P15] held: placed and moved forward; kept: never moved back', async () => {
     const { redis, keys } = testPartition()
-    const hold = (name: string, seq: number) => runScript(redis, holdScript, { keys, name, seq })
+    const hold = (name: string, seq: number, epoch = 0) => runScript(redis, holdScript, { keys, name, seq, epoch })
     const top = Number.MAX_SAFE_INTEGER
     expect(await hold('search', 0)).toBe('held')
     expect(await hold('search', 100)).toBe('held')
@@ -138,6 +138,16 @@ describe('hold.lua', () => {
     expect(await hold('mail: {*}\n', top - 1)).toBe('held')
     expect(await hold('mail: {*}\n', top)).toBe('held')
     expect(await redis.hgetall(keys.holds)).toEqual({ search: '100', 'mail: {*}\n': String(top) })
+  })
+
+  test('a later owner may begin further back; an earlier one then moves nothing', async () => {
+    const { redis, keys } = testPartition()
+    const hold = (seq: number, epoch: number) => runScript(redis, holdScript, { keys, name: 'search', seq, epoch })
+    expect(await hold(100, 7)).toBe('held')
+    expect(await hold(50, 7)).toBe('kept')
+    expect(await hold(50, 8)).toBe('held')
+    expect(await hold(200, 7)).toBe('kept')
+    expect(await redis.hget(keys.holds, 'search')).toBe('50 8')
   })
 })
 

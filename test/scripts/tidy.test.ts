@@ -29,7 +29,7 @@ const keys = partitionKeys('ns', '0.0')
 const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: { text: '', count: 2 } }
 
 const timing = { heartbeatMs: 1, expiryMs: 1, graceMs: 1, joinDelayMs: 1 }
-const beat = { keys: groupKeys('ns', 'g'), act: 'beat' as const, name: 'm', start: 's', partitions: 1, timing }
+const beat = { keys: groupKeys('ns', 'g'), act: 'beat' as const, name: 'm', start: 's', partitions: 1, timing, about: '' }
 
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
@@ -38,7 +38,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/log/event.lua': call(eventScript, { keys, seq: 1 }),
   'src/log/history.lua': call(historyScript, { keys, object: 'o', from: 1, limit: 1 }),
   'src/log/trim.lua': call(trimScript, { keys, ageSeq: 0, maxEvents: 0, maxBytes: 0 }),
-  'src/log/hold.lua': call(holdScript, { keys, name: 'h', seq: 1 }),
+  'src/log/hold.lua': call(holdScript, { keys, name: 'h', seq: 1, epoch: 0 }),
   'src/group/heartbeat.lua': call(heartbeatScript, beat),
   'src/group/commit.lua': call(commitScript, {
     keys: beat.keys,

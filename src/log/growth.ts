@@ -1,0 +1,125 @@
+/**
+ * How far the partitions reach, for whoever waits for more: one per process, however many wait.
+ *
+ * Hints tell it at once. They get lost, so once a second one command looks at the partitions that someone waits for and
+ * that were quiet. What it says is never more than there is; it may be less for a second.
+ */
+import type { Connection } from '../redis/connection.ts'
+import type { Hints } from '../redis/hints.ts'
+import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
+import type { Namespace } from './namespace.ts'
+import { reportRollback } from './rollback.ts'
+
+export interface GrowthContext extends LoopContext {
+  namespace: Namespace
+  connection: Connection
+  hints: Hints
+  /** The log was seen to reach this seq. */
+  saw(partition: number, seq: number): void
+}
+
+interface Waiter {
+  above: number
+  wake(): void
+}
+
+const lookMs = 1_000
+
+export class LogGrowth {
+  readonly #context: GrowthContext
+  readonly #lasts: number[]
+  readonly #waiters: Set<Waiter>[]
+  readonly #heardAt: number[]
+  readonly #unlisten: (() => void)[] = []
+  #started: Promise<void> | undefined
+  #loop: Loop | undefined
+  #mayBeRolledBack = false
+
+  constructor(context: GrowthContext) {
+    this.#context = context
+    this.#lasts = context.namespace.partitions.map(() => 0)
+    this.#waiters = this.#lasts.map(() => new Set())
+    this.#heardAt = this.#lasts.map(() => Number.NEGATIVE_INFINITY)
+  }
+
+  /** Resolves when hints are heard: whoever reads after that and then waits misses nothing. */
+  start(): Promise<void> {
+    this.#started ??= this.#start().catch((error) => {
+      this.#started = undefined
+      throw error
+    })
+    return this.#started
+  }
+
+  /** Runs `wake` once when the partition reaches above this seq, at once if it does. Answers how to stop waiting. */
+  whenAbove(partition: number, above: number, wake: () => void): () => void {
+    if (this.#lasts[partition]! > above) {
+      wake()
+      return () => undefined
+    }
+    const waiter = { above, wake }
+    const waiters = this.#waiters[partition]!
+    waiters.add(waiter)
+    return () => waiters.delete(waiter)
+  }
+
+  /** What a reader has come upon counts too. */
+  reached(partition: number, last: number): void {
+    if (last <= this.#lasts[partition]!) return
+    this.#lasts[partition] = last
+    this.#context.saw(partition, last)
+    const waiters = this.#waiters[partition]!
+    for (const waiter of [...waiters]) {
+      if (waiter.above >= last) continue
+      waiters.delete(waiter)
+      waiter.wake()
+    }
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    for (const unlisten of this.#unlisten.splice(0)) unlisten()
+    await this.#loop?.stop({ deadlineMs })
+  }
+
+  async #start(): Promise<void> {
+    const { namespace, hints, connection, clock } = this.#context
+    const listening = namespace.partitions.map(({ wake }, partition) =>
+      hints.listen(wake, (message) => {
+        this.#heardAt[partition] = clock.monotonicMs()
+        this.reached(partition, Number(message.slice(message.indexOf(' ') + 1, message.indexOf('\n'))))
+      }),
+    )
+    this.#unlisten.push(...(await Promise.all(listening)))
+    this.#loop = startLoop(this.#context, 'log.growth', () => this.#look())
+    this.#unlisten.push(
+      connection.onReady(() => {
+        this.#mayBeRolledBack = true
+        this.#loop?.wake()
+      }),
+    )
+  }
+
+  async #look(): Promise<{ againInMs: number }> {
+    const { namespace, connection, clock, telemetry } = this.#context
+    if (!connection.isReady) return { againInMs: lookMs }
+    if (this.#mayBeRolledBack) {
+      await reportRollback(connection.redis, namespace, this.#lasts, telemetry)
+      this.#mayBeRolledBack = false
+    }
+    const quietSince = clock.monotonicMs() - lookMs / 2
+    const quiet = [...this.#waiters.keys()].filter(
+      (partition) => this.#waiters[partition]!.size > 0 && this.#heardAt[partition]! < quietSince,
+    )
+    if (quiet.length === 0) return { againInMs: lookMs }
+    const keys = quiet.map((partition) => namespace.partitions[partition]!.log)
+    const grown = await connection.redis.xread('COUNT', 1, 'STREAMS', ...keys, ...quiet.map((p) => this.#waitsAbove(p)))
+    for (const [key, [entry]] of grown ?? [])
+      this.reached(quiet[keys.indexOf(key)]!, Number(entry![0].slice(0, entry![0].indexOf('-'))))
+    return { againInMs: lookMs }
+  }
+
+  /** The lowest place where someone waits, as an entry id. */
+  #waitsAbove(partition: number): string {
+    return `${Math.min(...[...this.#waiters[partition]!].map(({ above }) => above))}-0`
+  }
+}
