@@ -12,6 +12,8 @@ export interface PartitionKeys {
   readonly headsOld: string
   readonly states: string
   readonly holds: string
+  readonly delayed: string
+  readonly delayedEvents: string
   readonly oncePrefix: string
   readonly wake: string
 }
@@ -25,6 +27,12 @@ export interface GroupKeys {
   readonly groupWake: string
 }
 
+/** What the leader looks after, in the slot of the group of all running processes. */
+export interface WorkersKeys {
+  readonly schedules: string
+  readonly due: string
+}
+
 /** What each key is: type, lifetime, sentence. Names are those of the functions below. */
 export const keyTable = {
   namespace: ['hash', 'for ever', 'Partition count, hash tags and retention of the namespace.'],
@@ -36,12 +44,14 @@ export const keyTable = {
   meta: [
     'hash',
     'for ever',
-    'last, trimmed, events, bytes, lost, headsClosed; topic:<topic> → events published; call:<process> → its last flush and the answer, forgotten an hour later.',
+    'last, trimmed, events, bytes, lost, headsClosed, delayed; topic:<topic> → events published; call:<process> → its last flush and the answer, forgotten an hour later.',
   ],
   heads: ['hash', 'two generations', 'Object → seq of its last event, current generation.'],
   headsOld: ['hash', 'until its events are trimmed', 'Object → seq, the generation before.'],
   states: ['hash', 'until written as null', 'Object → its state document.'],
   holds: ['hash', 'while their owners live', 'Who still needs the log → seq up to which it may be trimmed.'],
+  delayed: ['zset', 'until they are due', 'Delayed event (its number) → when it is due, in µs.'],
+  delayedEvents: ['hash', 'until they are due', 'Delayed event (its number) → its envelope.'],
   once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
   wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
   group: [
@@ -53,6 +63,12 @@ export const keyTable = {
   owners: ['hash', 'while the group is declared', 'Partition → owner, epoch, until when, and who is to have it.'],
   cursors: ['hash', 'while the group is declared', 'Partition → seq up to which everything is done.'],
   groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed."],
+  schedules: ['hash', 'until removed', 'Schedule → the time up to which its ticks are fired, and its definition.'],
+  due: [
+    'channel',
+    'no storage',
+    'Hint for the leader: a partition has a new earliest delayed event, or a schedule has changed.',
+  ],
   live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
 } as const
 
@@ -74,6 +90,8 @@ export function partitionKeys(ns: string, tag: string): PartitionKeys {
     headsOld: `${base}:headsOld`,
     states: `${base}:states`,
     holds: `${base}:holds`,
+    delayed: `${base}:delayed`,
+    delayedEvents: `${base}:delayedEvents`,
     oncePrefix: `${base}:once:`,
     wake: `${base}:wake`,
   }
@@ -89,6 +107,14 @@ export function groupKeys(ns: string, name: string): GroupKeys {
     cursors: `${base}:cursors`,
     groupWake: `${base}:wake`,
   }
+}
+
+/** The group that every running process joins; who owns its one partition leads. */
+export const workersGroup = 'workers'
+
+export function workersKeys(ns: string): WorkersKeys {
+  const base = `${ns}:{group.${workersGroup}}`
+  return { schedules: `${base}:schedules`, due: `${base}:due` }
 }
 
 /** Tells which row of the table a stored key of the namespace belongs to; undefined for a key that nobody owns. */
@@ -109,7 +135,7 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   }
 }
 
-const groupKeyShape = /^([^:]+):\{group\.[^}]+\}:(group|members|owners|cursors)$/
+const groupKeyShape = /^([^:]+):\{group\.[^}]+\}:(group|members|owners|cursors|schedules)$/
 
 function groupKeyOf(ns: string, key: string): KeyName | undefined {
   const [, itsNs, name] = groupKeyShape.exec(key) ?? []
