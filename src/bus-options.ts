@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import type { BackboneOptions } from './backbone.ts'
 import { type Bytes, type Duration, type Parsed, parseBytes, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
+import type { GroupTiming } from './group/scripts.ts'
 import { defaultRetention, type Retention } from './log/namespace.ts'
 import { redisOptions } from './redis/connection.ts'
 import type { EventDefinition, Registry } from './registry.ts'
@@ -32,6 +33,19 @@ export interface BusOptions<R extends Registry = Registry> {
     /** Bytes that may wait at once. Default 64MiB. */
     maxWaitingBytes?: Bytes
   }
+  /** Name of this process among the running ones; a second one of the same name takes its place. Default: random. */
+  worker?: string
+  /** How running processes notice each other. Must be the same in all of them. */
+  group?: {
+    /** Default 1s. */
+    heartbeat?: Duration
+    /** Silence after which a process counts as dead. Default 5s. */
+    expiry?: Duration
+    /** What a process has to hand over what another one is to have. Default 8s. */
+    grace?: Duration
+    /** From a start to the new division of work. Default 500ms. */
+    joinDelay?: Duration
+  }
   /** Gets every telemetry event. */
   onTelemetry?: TelemetryListener
   clock?: Clock
@@ -43,8 +57,11 @@ export interface Settings extends BackboneOptions {
   liveChannel: boolean
   maxWaiting: number
   maxWaitingBytes: number
+  worker: string
+  groupTiming: GroupTiming
 }
 
+const workerShape = /^[A-Za-z0-9._-]{1,64}$/
 const namespaceShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
 /** Throws SETTING_INVALID with every problem at once. */
@@ -57,6 +74,9 @@ export function checkOptions(options: BusOptions): Settings {
   }
   const { redis, namespace = 'busbar', partitions, retention, publish = {}, liveChannel = false } = options
   const clock = options.clock ?? systemClock
+  const randomness = options.randomness ?? systemRandomness
+  const { worker = randomness.id() } = options
+  if (!workerShape.test(worker)) problems.push(`worker must be 1 to 64 of A-Z a-z 0-9 . _ -; got ${shown(worker)}`)
   if (!namespaceShape.test(namespace))
     problems.push(`namespace must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit; got ${shown(namespace)}`)
   const settings: Settings = {
@@ -73,7 +93,9 @@ export function checkOptions(options: BusOptions): Settings {
     maxWaiting: take('publish.maxWaiting', count(publish.maxWaiting ?? 100_000, 1, 10_000_000), 0),
     maxWaitingBytes: take('publish.maxWaitingBytes', parseBytes(publish.maxWaitingBytes ?? '64MiB'), 0),
     clock,
-    randomness: options.randomness ?? systemRandomness,
+    randomness,
+    worker,
+    groupTiming: checkGroup(options.group ?? {}, take, problems),
     telemetry: createTelemetry(clock.now, options.onTelemetry ? [options.onTelemetry] : []),
   }
   if (redis !== undefined) checkUrl(redis, problems)
@@ -90,6 +112,21 @@ function checkRetention({ age, events, bytes }: NonNullable<BusOptions['retentio
       events === undefined ? defaultRetention.events : take('retention.events', count(events, 0, 1_000_000_000), 0),
     bytes: bytes === undefined ? null : take('retention.bytes', parseBytes(bytes), 0),
   }
+}
+
+function checkGroup(group: NonNullable<BusOptions['group']>, take: Take, problems: string[]): GroupTiming {
+  const { heartbeat = '1s', expiry = '5s', grace = '8s', joinDelay = '500ms' } = group
+  const timing = {
+    heartbeatMs: take('group.heartbeat', parseDuration(heartbeat), 1_000),
+    expiryMs: take('group.expiry', parseDuration(expiry), 5_000),
+    graceMs: take('group.grace', parseDuration(grace), 8_000),
+    joinDelayMs: take('group.joinDelay', parseDuration(joinDelay), 500),
+  }
+  if (timing.heartbeatMs < 10) problems.push(`group.heartbeat must be at least 10ms; got ${shown(heartbeat)}`)
+  // One heartbeat may get lost without anybody being taken for dead.
+  if (timing.expiryMs < 3 * timing.heartbeatMs)
+    problems.push(`group.expiry must be at least three heartbeats; got ${shown(expiry)}`)
+  return timing
 }
 
 function count(value: unknown, least: number, most: number): Parsed<number> {

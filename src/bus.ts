@@ -23,6 +23,8 @@ import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import type { TaskHandler, TaskOptions } from './tasks/task.ts'
+import { Worker } from './tasks/worker.ts'
 
 export interface PublishOptions extends EventPlace {
   idempotencyKey?: string
@@ -78,6 +80,7 @@ export class Bus<R extends Registry = Registry> {
   readonly #settings: Settings
   readonly #backbone: Backbone
   readonly #publisher: Publisher
+  readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
   #opening = false
   #hub: LiveHub | undefined
@@ -100,6 +103,7 @@ export class Bus<R extends Registry = Registry> {
       },
     )
     this.log = createLogView(this.#backbone)
+    this.#worker = new Worker(settings)
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
@@ -165,6 +169,12 @@ export class Bus<R extends Registry = Registry> {
     return reader as unknown as Live<EventOf<R, P>>
   }
 
+  /** Declares what this process does at start, at an interval or by cron: on the leader, or in each process. */
+  task(name: string, options: TaskOptions, handler: TaskHandler): this {
+    this.#worker.tasks.declare(name, options, handler)
+    return this
+  }
+
   /** The state last committed with an object, or null. */
   async state<T = unknown>(key: string, { tenant = defaultTenant }: { tenant?: string } = {}): Promise<T | null> {
     const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
@@ -187,13 +197,15 @@ export class Bus<R extends Registry = Registry> {
    * unless the caller has more to end and says `signals: false`.
    */
   async run({ signals = true }: { signals?: boolean } = {}): Promise<this> {
-    const { namespace, retainer } = await this.#backbone.open()
+    const opened = await this.#backbone.open()
+    const { namespace, retainer } = opened
     if (this.#loops.length > 0) return this
     const retain = async () => {
       await retainer.trimLog()
       return { againInMs: retentionLoopMs }
     }
     this.#loops.push(startLoop(this.#settings, 'log.retain', retain))
+    await this.#worker.start(opened)
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
@@ -218,6 +230,7 @@ export class Bus<R extends Registry = Registry> {
 
   async #close(timeoutMs: number): Promise<void> {
     for (const signal of endSignals) process.off(signal, this.#onSignal)
+    await this.#worker.stop(timeoutMs)
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
     for (const reader of this.#readers) await reader.return()
     await this.#hub?.stop(timeoutMs)

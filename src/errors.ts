@@ -135,6 +135,22 @@ export const errorTable = {
     false,
     (e: { id: string }) => `No event ${e.id} is kept: it was never published, or retention has passed it.`,
   ),
+  TASK_INVALID: row(
+    400,
+    false,
+    (e: { name: string; problem: string }) => `Task ${e.name} cannot be declared: ${e.problem}.`,
+  ),
+  SCHEDULE_INVALID: row(
+    400,
+    false,
+    (e: { name: string; problem: string }) => `Schedule ${e.name} cannot be declared: ${e.problem}.`,
+  ),
+  DELAYED_FULL: row(
+    503,
+    true,
+    (e: { waiting: number; maxWaiting: number }) =>
+      `${e.waiting} delayed events already wait in this event's partition; the limit is ${e.maxWaiting}. Nothing was stored: try again when some of them are due, or cancel some.`,
+  ),
   BODY_INVALID: row(400, false, (e: { problem: string }) => `The request body ${e.problem}.`),
   BODY_TOO_LARGE: row(
     413,

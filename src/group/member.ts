@@ -72,6 +72,7 @@ export class GroupMember {
     this.#unlisten = await this.#context.hints.listen(keys.groupWake, (names) => {
       if (names === everyone || names.split(' ').includes(name)) this.#loop?.wake()
     })
+    if (this.#ended) return this.#unlisten()
     let act: 'join' | 'beat' = 'join'
     this.#loop = startLoop(this.#context, `group.${group}`, async () => {
       const dueInMs = await this.#beat(act)

@@ -12,6 +12,8 @@ export interface PartitionKeys {
   readonly headsOld: string
   readonly states: string
   readonly holds: string
+  readonly delayed: string
+  readonly delayedEvents: string
   readonly oncePrefix: string
   readonly wake: string
 }
@@ -35,6 +37,12 @@ export interface ProcessorKeys extends GroupKeys {
   readonly shelfPrefix: string
 }
 
+/** What the leader looks after, in the slot of the group of all running processes. */
+export interface WorkersKeys {
+  readonly schedules: string
+  readonly due: string
+}
+
 /** What each key is: type, lifetime, sentence. Names are those of the functions below. */
 export const keyTable = {
   namespace: ['hash', 'for ever', 'Partition count, hash tags and retention of the namespace.'],
@@ -46,12 +54,14 @@ export const keyTable = {
   meta: [
     'hash',
     'for ever',
-    'last, trimmed, events, bytes, lost, headsClosed; topic:<topic> → events published; call:<process> → its last flush and the answer, forgotten an hour later.',
+    'last, trimmed, events, bytes, lost, headsClosed, delayed; topic:<topic> → events published; call:<process> → its last flush and the answer, forgotten an hour later.',
   ],
   heads: ['hash', 'two generations', 'Object → seq of its last event, current generation.'],
   headsOld: ['hash', 'until its events are trimmed', 'Object → seq, the generation before.'],
   states: ['hash', 'until written as null', 'Object → its state document.'],
   holds: ['hash', 'while their owners live', 'Who still needs the log → seq up to which it may be trimmed.'],
+  delayed: ['zset', 'until they are due', 'Delayed event (its number) → when it is due, in µs.'],
+  delayedEvents: ['hash', 'until they are due', 'Delayed event (its number) → its envelope.'],
   once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
   wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
   group: [
@@ -70,6 +80,12 @@ export const keyTable = {
   deadOrder: ['zset', 'until redriven or discarded', 'Event ids of the dead letters by the time they became that.'],
   shelves: ['hash', 'until empty', 'Object → its shelf: partition, parked or released, last seq on it, error.'],
   shelf: ['list', 'until empty', "The set-aside events of one object (hashed), in order."],
+  schedules: ['hash', 'until removed', 'Schedule → the time up to which its ticks are fired, and its definition.'],
+  due: [
+    'channel',
+    'no storage',
+    'Hint for the leader: a partition has a new earliest delayed event, or a schedule has changed.',
+  ],
   live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
 } as const
 
@@ -93,6 +109,8 @@ export function partitionKeys(ns: string, tag: string): PartitionKeys {
     headsOld: `${base}:headsOld`,
     states: `${base}:states`,
     holds: `${base}:holds`,
+    delayed: `${base}:delayed`,
+    delayedEvents: `${base}:delayedEvents`,
     oncePrefix: `${base}:once:`,
     wake: `${base}:wake`,
   }
@@ -124,6 +142,14 @@ export function processorKeys(ns: string, name: string): ProcessorKeys {
   }
 }
 
+/** The group that every running process joins; who owns its one partition leads. */
+export const workersGroup = 'workers'
+
+export function workersKeys(ns: string): WorkersKeys {
+  const base = `${ns}:{group.${workersGroup}}`
+  return { schedules: `${base}:schedules`, due: `${base}:due` }
+}
+
 /** Tells which row of the table a stored key of the namespace belongs to; undefined for a key that nobody owns. */
 export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]): (key: string) => KeyName | undefined {
   const whole = new Map<string, KeyName>([
@@ -141,14 +167,18 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   }
   return (key) => {
     const found = /^[^:]*:\{[^}]*\}:[^:]*:(?=[\s\S])/.exec(key)
-    return whole.get(key) ?? (found ? prefixes.get(found[0]) : groupKeyOf(ns, key))
+    return whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined) ?? groupKeyOf(ns, key)
   }
 }
 
-const groupKeyShape =
-  /^([^:]+):\{group\.[^}]+\}:(?:(group|members|owners|cursors|blocked|rates|dead|deadOrder|shelves)$|(shelf):[^:]+$)/
+const groupKeyShape = /^([^:]+):\{group\.[^}]+\}:(\w+)$|^([^:]+):\{group\.[^}]+\}:(shelf):[^:]+$/
+const groupKeyNames: readonly string[] = [
+  ...['group', 'members', 'owners', 'cursors', 'rates'],
+  ...['blocked', 'dead', 'deadOrder', 'shelves', 'schedules'],
+]
 
 function groupKeyOf(ns: string, key: string): KeyName | undefined {
-  const [, itsNs, whole, prefix] = groupKeyShape.exec(key) ?? []
-  return itsNs === ns ? ((whole ?? prefix) as KeyName) : undefined
+  const [, itsNs, name = '', shelfNs, shelf] = groupKeyShape.exec(key) ?? []
+  if (itsNs === ns && groupKeyNames.includes(name)) return name as KeyName
+  return shelfNs === ns ? (shelf as KeyName) : undefined
 }

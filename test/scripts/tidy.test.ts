@@ -16,6 +16,7 @@ import {
   liveChannelPrefix,
   namespaceKey,
   partitionKeys,
+  workersKeys,
 } from '../../src/redis/keys.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -147,6 +148,7 @@ describe('keys', () => {
   const spelling: Record<string, string> = {
     ...spelled,
     ...groupKeys('<ns>', '<group>'),
+    ...workersKeys('<ns>'),
     namespace: namespaceKey('<ns>'),
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,
