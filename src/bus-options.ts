@@ -61,7 +61,8 @@ export interface Settings extends BackboneOptions {
   groupTiming: GroupTiming
 }
 
-const workerShape = /^[A-Za-z0-9._-]{1,64}$/
+// In a group's records `-` stands for nobody.
+const workerShape = /^(?!-$)[A-Za-z0-9._-]{1,64}$/
 const namespaceShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
 /** Throws SETTING_INVALID with every problem at once. */

@@ -7,6 +7,7 @@
  */
 import { Backbone } from './backbone.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
+import { checkDeclared } from './declared.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
@@ -67,13 +68,26 @@ export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
   readonly cursor: string
 }
 
+export interface RunOptions {
+  /** Names of what to start; nothing else that was declared is. Default: everything. */
+  only?: readonly string[]
+  /** Whether SIGTERM and SIGINT close the bus. Default true. */
+  signals?: boolean
+}
+
+/** What every bus carries, so that a bus of another copy of this package is known as one. */
+export const busMark: unique symbol = Symbol.for('busbar.bus')
+
 const noOptions = {}
 const endSignals = ['SIGTERM', 'SIGINT'] as const
 const retentionLoopMs = 10_000
 const closeTimeoutMs = 10_000
 
 export class Bus<R extends Registry = Registry> {
+  readonly [busMark] = true
   readonly namespace: string
+  /** What this process is called where several share work. */
+  readonly worker: string
   readonly telemetry: Telemetry
   /** Reads what is stored. */
   readonly log: LogView
@@ -82,6 +96,7 @@ export class Bus<R extends Registry = Registry> {
   readonly #publisher: Publisher
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
+  readonly #declared = new Map<string, unknown>()
   #opening = false
   #hub: LiveHub | undefined
   #loops: Loop[] = []
@@ -91,6 +106,7 @@ export class Bus<R extends Registry = Registry> {
     const settings = checkOptions(options)
     this.#settings = settings
     this.namespace = settings.namespace.name
+    this.worker = settings.worker
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
     this.#publisher = new Publisher(
@@ -192,11 +208,18 @@ export class Bus<R extends Registry = Registry> {
     return fsck(this.#backbone)
   }
 
+  /** The names of everything declared on this bus. */
+  declared(): readonly string[] {
+    return [...this.#declared.keys()]
+  }
+
   /**
    * Connects, stores what was declared and starts this process's background work. SIGTERM and SIGINT then close the bus,
-   * unless the caller has more to end and says `signals: false`.
+   * unless the caller has more to end and says `signals: false`. NOT_DECLARED, with nothing started, when `only` has a
+   * name that nobody declared.
    */
-  async run({ signals = true }: { signals?: boolean } = {}): Promise<this> {
+  async run({ only, signals = true }: RunOptions = {}): Promise<this> {
+    if (only) checkDeclared(only, this.declared())
     const opened = await this.#backbone.open()
     const { namespace, retainer } = opened
     if (this.#loops.length > 0) return this

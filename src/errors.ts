@@ -130,6 +130,29 @@ export const errorTable = {
     (e: { problems: string[] }) =>
       `${e.problems.length === 1 ? 'A setting is' : `${e.problems.length} settings are`} not usable:\n${e.problems.map((p) => `  - ${p}`).join('\n')}`,
   ),
+  NOT_DECLARED: row(
+    400,
+    false,
+    (e: { names: string[]; declared: string[]; meant?: string }) =>
+      `Nothing is declared under ${e.names.join(', ')}; there is ${e.declared.length === 0 ? 'nothing at all' : e.declared.join(', ')}.${e.meant ? ` Did you mean ${e.meant}?` : ''}`,
+  ),
+  MODULE_NOT_FOUND: row(
+    404,
+    false,
+    (e: { path: string; folder: string }) =>
+      `No module is named, or fits, ${e.path}, looked for from ${e.folder}. Give the path of a .ts, .mts, .js, .mjs or .cjs file, or a pattern like 'jobs/*.ts'.`,
+  ),
+  MODULE_FAILED: row(
+    500,
+    false,
+    (e: { file: string; problem: string }) => `Module ${e.file} cannot be loaded: ${e.problem}`,
+  ),
+  BUS_NOT_EXPORTED: row(
+    400,
+    false,
+    (e: { files: string[] }) =>
+      `No bus is exported from ${e.files.join(', ')}. Export what busbar() answers, as in: export const bus = busbar({ namespace: 'shop' })`,
+  ),
   EVENT_NOT_FOUND: row(
     404,
     false,

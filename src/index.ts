@@ -9,6 +9,7 @@ export {
   type PublishAllAnswer,
   type PublishAllEvent,
   type PublishOptions,
+  type RunOptions,
   rawJson,
 } from './bus.ts'
 export type { BusOptions } from './bus-options.ts'

@@ -29,10 +29,13 @@ const mistakes: readonly ErrorCode[] = [
   'PATTERN_INVALID',
   'CURSOR_INVALID',
   'PARTITIONS_MISMATCH',
+  'NOT_DECLARED',
+  'MODULE_NOT_FOUND',
+  'BUS_NOT_EXPORTED',
 ]
 
 export function describeFailure(error: unknown): Failure {
-  if (error instanceof BusbarError) {
+  if (isBusbarError(error)) {
     const { code, message, retryable } = error
     return { exitCode: exitCodeOf(error), code, message, retryable }
   }
@@ -41,6 +44,11 @@ export function describeFailure(error: unknown): Failure {
   }
   const message = error instanceof Error ? error.message : String(error)
   return { exitCode: exitCodes.failed, code: 'INTERNAL', message, retryable: false }
+}
+
+/** Also one of another copy of this package: a worker's bus may come from there. */
+function isBusbarError(error: unknown): error is BusbarError {
+  return error instanceof BusbarError || (error instanceof Error && error.name === 'BusbarError' && 'code' in error)
 }
 
 /** Commander itself looks for what was meant only among the flags that its help shows. */

@@ -33,7 +33,7 @@ export async function main(io: Io): Promise<ExitCode> {
 function sayFailure(error: unknown, out: Output, session: Session | undefined): ExitCode {
   const { exitCode, code, message, retryable } = describeFailure(error)
   const cause = retryable ? session?.redisProblem : undefined
-  const stack = session?.config.log.level === 'debug' && error instanceof Error ? error.stack : undefined
+  const stack = session?.config.log.level === 'debug' && error instanceof Error ? stackOf(error) : undefined
   if (out.json) {
     out.note(JSON.stringify({ error: { code, message, retryable, cause, stack } }))
     return exitCode
@@ -44,6 +44,9 @@ function sayFailure(error: unknown, out: Output, session: Session | undefined): 
   if (stack) out.note(stack)
   return exitCode
 }
+
+/** Of what was wrong in the first place: in a module that was to be loaded, say. */
+const stackOf = (error: Error): string | undefined => (error.cause instanceof Error ? error.cause : error).stack
 
 // Not when a test imports it. npm's link in node_modules/.bin leads here too.
 if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) {

@@ -10,6 +10,7 @@ import { addPublish } from './commands/publish.ts'
 import { addTail } from './commands/tail.ts'
 import { addTopics } from './commands/topics.ts'
 import { addUp } from './commands/up.ts'
+import { addWorker } from './commands/worker.ts'
 import type { ExitCode } from './exit.ts'
 import type { Io } from './output.ts'
 import type { Session } from './session.ts'
@@ -25,6 +26,7 @@ export type AddCommand = (program: Command, run: Runner) => void
 // In the order of the help.
 const commands: readonly AddCommand[] = [
   addUp,
+  addWorker,
   addPublish,
   addTail,
   addTopics,
@@ -41,6 +43,7 @@ const examples = `
 Examples:
   busbar up
   busbar publish order.paid '{"total":42}' --tenant acme --key order:42
+  busbar worker ./app.ts './jobs/*.ts' --only billing,search
   busbar publish --file events.jsonl
   busbar tail 'order.*' --since beginning --limit 10
   busbar topics --json

@@ -23,9 +23,16 @@ export function onEndRequest(): EndRequest {
   for (const signal of endSignals) process.on(signal, listener)
   return {
     asked: asking.signal,
-    whenAsked: new Promise((resolve) => asking.signal.addEventListener('abort', () => resolve())),
+    whenAsked: whenAborted(asking.signal),
     [Symbol.dispose]() {
       for (const signal of endSignals) process.off(signal, listener)
     },
   }
+}
+
+export function whenAborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
 }

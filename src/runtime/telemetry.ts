@@ -56,11 +56,14 @@ export type TelemetryListener = (event: TelemetryEvent) => void
 
 export interface Telemetry {
   emit(name: TelemetryName, fields?: Fields): void
+  /** From now on the listener gets every event too. */
+  listen(listener: TelemetryListener): void
   /** How often each event was emitted since the start. */
   counts(): ReadonlyMap<TelemetryName, number>
 }
 
-export function createTelemetry(now: () => number, listeners: readonly TelemetryListener[] = []): Telemetry {
+export function createTelemetry(now: () => number, first: readonly TelemetryListener[] = []): Telemetry {
+  const listeners = [...first]
   const counts = new Map<TelemetryName, number>()
   return {
     emit(name, fields = {}) {
@@ -68,6 +71,7 @@ export function createTelemetry(now: () => number, listeners: readonly Telemetry
       const event: TelemetryEvent = { name, level: telemetryTable[name][0], time: now(), fields }
       for (const listener of listeners) listener(event)
     },
+    listen: (listener) => void listeners.push(listener),
     counts: () => counts,
   }
 }

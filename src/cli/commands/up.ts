@@ -8,12 +8,11 @@
 import { join } from 'node:path'
 import { describeConfig } from '../../config.ts'
 import type { Door } from '../../http/server.ts'
-import type { TelemetryEvent, TelemetryListener } from '../../runtime/telemetry.ts'
 import { exitCodes } from '../exit.ts'
-import { createLog } from '../log-lines.ts'
+import { createHeldLog, type HeldLog } from '../held-log.ts'
 import type { AddCommand } from '../program.ts'
 import { type CliBus, reachRedis, type Session } from '../session.ts'
-import { onEndRequest } from '../signals.ts'
+import { onEndRequest, whenAborted } from '../signals.ts'
 import { type Running, runningJson, runningLines } from '../up-screen.ts'
 
 export const addUp: AddCommand = (program, run) => {
@@ -76,39 +75,4 @@ function describeRunning({ config }: Session, log: HeldLog, door: Door): Running
     dataDir: config.dataDir,
     tokenFile: join(config.dataDir, 'root-token'),
   }
-}
-
-interface HeldLog {
-  readonly listener: TelemetryListener
-  find(name: TelemetryEvent['name']): TelemetryEvent | undefined
-  /** Writes what was held back; from now on lines come at once. */
-  release(): void
-}
-
-/** Keeps the log below the first screen, but not a warning from someone who waits for it. */
-function createHeldLog(session: Session): HeldLog {
-  const { out } = session
-  const write = (line: string) => void out.print(line)
-  const log = createLog({ json: out.json, from: session.logLevel('info'), colors: out.colors, write })
-  let held: TelemetryEvent[] | undefined = []
-  const seen = new Map<string, TelemetryEvent>()
-  return {
-    listener(event) {
-      if (held) seen.set(event.name, event)
-      if (held && (event.level === 'info' || event.level === 'debug')) held.push(event)
-      else log(event)
-    },
-    find: (name) => seen.get(name),
-    release() {
-      for (const event of held ?? []) log(event)
-      held = undefined
-    },
-  }
-}
-
-function whenAborted(signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
 }
