@@ -5,6 +5,7 @@
  *   running    after run(): background work of this process goes on
  *   closed     what was accepted is answered, then everything is let go; nothing keeps the process alive
  */
+import { hostname } from 'node:os'
 import { Backbone } from './backbone.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
 import { checkDeclared } from './declared.ts'
@@ -24,8 +25,12 @@ import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import type { PartitionEvents } from './sinks/stream/events.ts'
+import type { ProcessorContext, ProcessorOptions } from './sinks/stream/options.ts'
+import { Processors } from './sinks/stream/processors.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
+import { version } from './version.ts'
 
 export interface PublishOptions extends EventPlace {
   idempotencyKey?: string
@@ -75,6 +80,22 @@ export interface RunOptions {
   signals?: boolean
 }
 
+/** Gets the events of one partition, for as long as this process holds it. */
+export type ProcessorHandler<E extends Event> = (
+  events: PartitionEvents<E>,
+  context: ProcessorContext,
+) => Promise<void> | void
+
+/** Gets one event at a time. */
+export type EventHandler<E extends Event> = (event: E, context: ProcessorContext) => Promise<void> | void
+
+/** Something declared on a bus. */
+export interface Declared extends AsyncDisposable {
+  readonly name: string
+  /** Ends it in this process: what is in hand is finished, or aborted at the timeout. */
+  close(options?: { timeout?: Duration }): Promise<void>
+}
+
 /** What every bus carries, so that a bus of another copy of this package is known as one. */
 export const busMark: unique symbol = Symbol.for('busbar.bus')
 
@@ -96,7 +117,7 @@ export class Bus<R extends Registry = Registry> {
   readonly #publisher: Publisher
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
-  readonly #declared = new Map<string, unknown>()
+  readonly #processors: Processors
   #opening = false
   #hub: LiveHub | undefined
   #loops: Loop[] = []
@@ -119,7 +140,9 @@ export class Bus<R extends Registry = Registry> {
       },
     )
     this.log = createLogView(this.#backbone)
-    this.#worker = new Worker(settings)
+    const about = { version, pid: process.pid, host: hostname() }
+    this.#worker = new Worker({ ...settings, about })
+    this.#processors = new Processors({ ...settings, about, saw: (p, seq) => this.#publisher.saw(p, seq) })
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
@@ -185,6 +208,27 @@ export class Bus<R extends Registry = Registry> {
     return reader as unknown as Live<EventOf<R, P>>
   }
 
+  /**
+   * Declares a processor: every matching event, in order per object, however many processes share the work. With
+   * `concurrency` the handler gets single events; without, all of a partition to iterate over.
+   */
+  processor<const P extends Pattern>(
+    name: string,
+    options: ProcessorOptions<P> & { concurrency: number },
+    handler: EventHandler<EventOf<R, P>>,
+  ): Declared
+  processor<const P extends Pattern>(
+    name: string,
+    options: ProcessorOptions<P> & { concurrency?: undefined },
+    handler: ProcessorHandler<EventOf<R, P>>,
+  ): Declared
+  processor(name: string, options: ProcessorOptions, handler: ProcessorHandler<never> | EventHandler<never>): Declared {
+    const processor = this.#processors.declare(name, options, handler as ProcessorHandler<Event>)
+    const close = ({ timeout = closeTimeoutMs }: { timeout?: Duration } = {}) =>
+      processor.close(durationOf('timeout', timeout))
+    return { name, close, [Symbol.asyncDispose]: close }
+  }
+
   /** Declares what this process does at start, at an interval or by cron: on the leader, or in each process. */
   task(name: string, options: TaskOptions, handler: TaskHandler): this {
     this.#worker.tasks.declare(name, options, handler)
@@ -210,7 +254,7 @@ export class Bus<R extends Registry = Registry> {
 
   /** The names of everything declared on this bus. */
   declared(): readonly string[] {
-    return [...this.#declared.keys()]
+    return this.#processors.names
   }
 
   /**
@@ -229,6 +273,7 @@ export class Bus<R extends Registry = Registry> {
     }
     this.#loops.push(startLoop(this.#settings, 'log.retain', retain))
     await this.#worker.start(opened)
+    await this.#processors.start(opened, only)
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
@@ -253,6 +298,7 @@ export class Bus<R extends Registry = Registry> {
 
   async #close(timeoutMs: number): Promise<void> {
     for (const signal of endSignals) process.off(signal, this.#onSignal)
+    await this.#processors.close(timeoutMs)
     await this.#worker.stop(timeoutMs)
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
     for (const reader of this.#readers) await reader.return()

@@ -124,6 +124,12 @@ export const errorTable = {
     (e: { value: string; problem: string }) =>
       `Cursor ${e.value} ${e.problem}. Use a cursor that a live reader gave, a time in ms, "beginning" or "now".`,
   ),
+  HANDLER_TOOK_NOTHING: row(
+    500,
+    false,
+    (e: { name: string }) =>
+      `The handler of "${e.name}" returned without taking an event. Iterate over its first argument, or declare \`concurrency\` to get single events.`,
+  ),
   SETTING_INVALID: row(
     400,
     false,

@@ -17,6 +17,8 @@ import { Tasks } from './tasks.ts'
 export interface WorkerOptions extends LoopContext {
   worker: string
   groupTiming: GroupTiming
+  /** What the process says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
 }
 
 export interface WorkerGround {
@@ -37,12 +39,13 @@ export class Worker {
 
   async start({ namespace, reads, hints }: WorkerGround): Promise<void> {
     if (this.#stopped) return
-    const { clock, randomness, telemetry, worker, groupTiming } = this.#options
+    const { clock, randomness, telemetry, worker, groupTiming, about } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
     this.#leadership = new Leadership(context, {
       keys: groupKeys(namespace.name, workersGroup),
       worker,
       timing: groupTiming,
+      about,
     })
     this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, this.#leadership)
     await this.#leadership.start()

@@ -233,7 +233,7 @@ describe('a Redis without memory left', () => {
     expect([await p.stored(), await p.meta(), await redis.xlen(p.keys.log)]).toEqual(before)
     const wish = { name: p.namespace, partitions: 1, retention: undefined }
     expect((await openNamespace(redis, wish)).partitions).toHaveLength(1)
-    expect(await runScript(redis, holdScript, { keys: p.keys, name: 'h', seq: 1_000 })).toBe('held')
+    expect(await runScript(redis, holdScript, { keys: p.keys, name: 'h', seq: 1_000, epoch: 0 })).toBe('held')
     expect(await runScript(redis, liftScript, { keys: p.keys, seen: 500 })).toBe(399)
     expect(await runScript(redis, eventScript, { keys: p.keys, seq: 100 })).toBeDefined()
     const walk = { keys: p.keys, object: 'acme/o:0', from: undefined, limit: 1 }

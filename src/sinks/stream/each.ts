@@ -4,14 +4,15 @@
  * An object whose event fails waits for its next attempt; the others go on. The cursor stays before the lowest event that
  * is not through, so no more than `prefetch` events are taken beyond it.
  */
+import type { Event } from '../../event.ts'
 import type { HandlingContext } from './handling.ts'
 import type { HeldPartition, Item } from './held-partition.ts'
-import { Chain, ended, type Given, type Step } from './middleware.ts'
+import { Chain, ended, type Step } from './middleware.ts'
 import type { ProcessorContext } from './options.ts'
 import { backoffMs } from './retries.ts'
 import { objectOf } from './set-aside.ts'
 
-export type EventHandler = (event: never, context: ProcessorContext) => Promise<void> | void
+export type EventHandler = (event: Event, context: ProcessorContext) => Promise<void> | void
 
 export class EachEvent {
   readonly #context: HandlingContext
@@ -95,12 +96,11 @@ export class EachEvent {
   async #call(item: Item, attempt: number): Promise<void> {
     const { use } = this.#context.settings
     const context = this.#context.tell(this.#held, () => attempt)
-    const handle = this.#handler as (event: Given, context: ProcessorContext) => Promise<void> | void
-    if (use.length === 0) return handle(item.event, context)
+    if (use.length === 0) return this.#handler(item.event, context)
     const steps: Step[] = [{ done: false, value: item.event }]
     const chain = new Chain(use, context, async () => steps.shift() ?? ended)
     try {
-      for (let step = await chain.next(); !step.done; step = await chain.next()) await handle(step.value, context)
+      for (let step = await chain.next(); !step.done; step = await chain.next()) await this.#handler(step.value as Event, context)
       await chain.end()
     } catch (error) {
       await chain.end({ error })

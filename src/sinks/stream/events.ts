@@ -26,7 +26,7 @@ export interface PartitionEvents<E extends Event = Event> extends AsyncIterable<
 export interface TurnOptions {
   held: HeldPartition
   clock: Clock
-  use: readonly Middleware<never>[]
+  use: readonly Middleware[]
   context: ProcessorContext
   /** What the handler was given and has not done yet. */
   hand: Item[]

@@ -13,7 +13,7 @@ import type { ProcessorContext } from './options.ts'
 import { backoffMs } from './retries.ts'
 
 export type IteratingHandler = (
-  events: PartitionEvents<never>,
+  events: PartitionEvents,
   context: ProcessorContext,
 ) => Promise<void> | void
 
@@ -57,7 +57,7 @@ export class Iteration {
     const turn = new Turn({ held: this.#held, clock, use, context, hand, aloneUpTo: this.#aloneUpTo })
     const given = this.#held.given
     try {
-      await this.#handler(turn as PartitionEvents<never>, context)
+      await this.#handler(turn, context)
       if (this.#held.isOpen && this.#held.given === given) throw BusbarError.of('HANDLER_TOOK_NOTHING', { name })
       turn.done()
       await turn.end()

@@ -12,9 +12,9 @@ export const ended: Step = { done: true, value: undefined }
 export class Chain {
   readonly #iterator: AsyncIterator<Given>
 
-  constructor(use: readonly Middleware<never>[], context: ProcessorContext, pull: Pull) {
+  constructor(use: readonly Middleware[], context: ProcessorContext, pull: Pull) {
     const source: AsyncIterable<Given> = { [Symbol.asyncIterator]: () => ({ next: pull }) }
-    const all = (use as readonly Middleware[]).reduce((events, middleware) => middleware(events, context), source)
+    const all = use.reduce((events, middleware) => middleware(events, context), source)
     this.#iterator = all[Symbol.asyncIterator]()
   }
 

@@ -28,12 +28,12 @@ export interface ProcessorContext {
 }
 
 /** An async generator around the events, single ones or batches, whichever the handler asks for. */
-export type Middleware<E extends Event = Event> = (
-  events: AsyncIterable<E | readonly E[]>,
+export type Middleware = (
+  events: AsyncIterable<Event | readonly Event[]>,
   context: ProcessorContext,
-) => AsyncIterable<E | readonly E[]>
+) => AsyncIterable<Event | readonly Event[]>
 
-export interface ProcessorOptions<P extends Pattern = Pattern, E extends Event = Event> {
+export interface ProcessorOptions<P extends Pattern = Pattern> {
   match: P
   /** Where a new processor begins. Default 'beginning'. */
   from?: 'beginning' | 'now' | number | Date
@@ -44,7 +44,8 @@ export interface ProcessorOptions<P extends Pattern = Pattern, E extends Event =
   commit?: 'each' | 'batch' | Duration
   /** Events read ahead per partition. Default 1,000. */
   prefetch?: number
-  use?: readonly Middleware<E>[]
+  /** Around the events, the first one next to the log. */
+  use?: readonly Middleware[]
   /** Given, the handler gets one event at a time, so many at once in a partition, those of one key in order. */
   concurrency?: number
 }
@@ -57,7 +58,7 @@ export interface ProcessorSettings {
   onPoison: OnPoison
   commit: 'each' | 'batch' | { everyMs: number }
   prefetch: number
-  use: readonly Middleware<never>[]
+  use: readonly Middleware[]
   concurrency: number | undefined
 }
 
@@ -97,9 +98,10 @@ export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
     onPoison,
     commit: commit === 'each' || commit === 'batch' ? commit : { everyMs: duration('commit', commit) },
     prefetch: whole('prefetch', options.prefetch ?? 1_000, 100_000),
-    use: (options.use ?? []) as readonly Middleware<never>[],
+    use: options.use ?? [],
     concurrency: concurrency === undefined ? undefined : whole('concurrency', concurrency, 10_000),
   }
+  if (!settings.use.every((middleware) => typeof middleware === 'function')) problems.push('use must hold functions')
   if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
   parsePattern(match)
   return settings

@@ -1,0 +1,77 @@
+/** All processors that were declared on one bus, and the one watch on the log's growth that they share. */
+import { BusbarError, shown } from '../../errors.ts'
+import type { GroupTiming } from '../../group/scripts.ts'
+import { LogGrowth } from '../../log/growth.ts'
+import type { Namespace } from '../../log/namespace.ts'
+import type { Connection } from '../../redis/connection.ts'
+import type { Hints } from '../../redis/hints.ts'
+import type { LoopContext } from '../../runtime/loop.ts'
+import type { EventHandler } from './each.ts'
+import type { IteratingHandler } from './iterate.ts'
+import { checkName, checkProcessor, type ProcessorOptions } from './options.ts'
+import { Processor } from './processor.ts'
+
+export interface ProcessorsOptions extends LoopContext {
+  worker: string
+  groupTiming: GroupTiming
+  /** What the process says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
+  /** The log was seen to reach this seq. */
+  saw(partition: number, seq: number): void
+}
+
+export interface ProcessorsGround {
+  namespace: Namespace
+  reads: Connection
+  hints: Hints
+}
+
+export class Processors {
+  readonly #options: ProcessorsOptions
+  readonly #declared = new Map<string, Processor>()
+  readonly #running = new Set<Processor>()
+  #growth: LogGrowth | undefined
+
+  constructor(options: ProcessorsOptions) {
+    this.#options = options
+  }
+
+  get names(): readonly string[] {
+    return [...this.#declared.keys()]
+  }
+
+  declare(name: string, options: ProcessorOptions, handler: IteratingHandler | EventHandler): Processor {
+    const problems: string[] = []
+    if (this.#declared.has(checkName('the name of a processor', name)))
+      problems.push(`processor ${shown(name)} is declared twice`)
+    if (typeof handler !== 'function') problems.push(`the handler of ${shown(name)} must be a function`)
+    if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
+    const processor = new Processor(name, checkProcessor(options), handler)
+    this.#declared.set(name, processor)
+    return processor
+  }
+
+  /** Starts those named, or all. */
+  async start({ namespace, reads, hints }: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
+    const { clock, randomness, telemetry, worker, groupTiming, about, saw } = this.#options
+    const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
+    if (wanted.length === 0) return
+    const context = { clock, randomness, telemetry, namespace, connection: reads, hints }
+    this.#growth ??= new LogGrowth({ ...context, saw })
+    const run = { ...context, growth: this.#growth, worker, about, timing: groupTiming }
+    for (const processor of wanted) {
+      this.#running.add(processor)
+      await processor.start(run)
+    }
+  }
+
+  /** Whether the running ones have handled everything up to these seqs, as far as it is theirs. */
+  isIdleUpTo(lasts: readonly number[]): boolean {
+    return [...this.#running].every((processor) => processor.isIdleUpTo(lasts))
+  }
+
+  async close(timeoutMs: number): Promise<void> {
+    await Promise.all([...this.#running].map((processor) => processor.close(timeoutMs)))
+    await this.#growth?.stop(timeoutMs)
+  }
+}
