@@ -28,6 +28,7 @@ import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
 import type { PartitionEvents } from './sinks/stream/events.ts'
 import type { ProcessorContext, ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
+import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
 import { version } from './version.ts'
@@ -112,6 +113,8 @@ export class Bus<R extends Registry = Registry> {
   readonly telemetry: Telemetry
   /** Reads what is stored. */
   readonly log: LogView
+  /** Processors of the namespace, whoever runs them. */
+  readonly streams: StreamsView
   readonly #settings: Settings
   readonly #backbone: Backbone
   readonly #publisher: Publisher
@@ -140,6 +143,7 @@ export class Bus<R extends Registry = Registry> {
       },
     )
     this.log = createLogView(this.#backbone)
+    this.streams = createStreamsView(this.#backbone, settings.clock)
     const about = { version, pid: process.pid, host: hostname() }
     this.#worker = new Worker({ ...settings, about })
     this.#processors = new Processors({ ...settings, about, saw: (p, seq) => this.#publisher.saw(p, seq) })

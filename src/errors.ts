@@ -124,6 +124,24 @@ export const errorTable = {
     (e: { value: string; problem: string }) =>
       `Cursor ${e.value} ${e.problem}. Use a cursor that a live reader gave, a time in ms, "beginning" or "now".`,
   ),
+  STREAM_NOT_FOUND: row(
+    404,
+    false,
+    (e: { name: string }) =>
+      `There is no processor ${e.name} in this namespace. \`busbar streams\` lists those there are.`,
+  ),
+  STREAM_IN_USE: row(
+    409,
+    false,
+    (e: { name: string; workers: string[] }) =>
+      `Processor "${e.name}" is run by ${e.workers.join(', ')}. Stop these workers before you remove it.`,
+  ),
+  SHELVES_FULL: row(
+    409,
+    true,
+    (e: { name: string; shelves: number; shelved: number }) =>
+      `Processor "${e.name}" has set aside all it may: ${e.shelves} objects, ${e.shelved} events. Resume or discard some first.`,
+  ),
   HANDLER_TOOK_NOTHING: row(
     500,
     false,

@@ -108,7 +108,13 @@ export function readEnvelope(envelope: string): { header: Header; json: string }
 
 /** An event as it would lie in the log again: its time written out, its data byte-equal. */
 export function envelopeOf({ type, tenant, key, time, trace, json }: Event): string {
-  const header: Header = { type, tenant, ...(key === null ? {} : { key }), time, ...(trace === undefined ? {} : { trace }) }
+  const header: Header = {
+    type,
+    tenant,
+    ...(key === null ? {} : { key }),
+    time,
+    ...(trace === undefined ? {} : { trace }),
+  }
   return `${JSON.stringify(header)}\n${json}`
 }
 

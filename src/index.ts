@@ -4,8 +4,11 @@ export {
   busbar,
   type CommitEvent,
   type CommitOptions,
+  type Declared,
+  type EventHandler,
   type EventOf,
   type Live,
+  type ProcessorHandler,
   type PublishAllAnswer,
   type PublishAllEvent,
   type PublishOptions,
@@ -25,4 +28,10 @@ export { type EventDefinition, event } from './registry.ts'
 export type { Clock, Randomness } from './runtime/clock.ts'
 export type { TelemetryEvent, TelemetryListener, TelemetryName } from './runtime/telemetry.ts'
 export type { Gap, LiveOptions, Since } from './sinks/live/reader.ts'
+export type { DeadView } from './sinks/stream/dead-view.ts'
+export type { PartitionEvents, TakeOptions } from './sinks/stream/events.ts'
+export type { Middleware, OnPoison, ProcessorContext, ProcessorOptions, Retry } from './sinks/stream/options.ts'
+export type { ParkedObject, ParkedView } from './sinks/stream/parked-view.ts'
+export type { DeadLetter, Reason } from './sinks/stream/set-aside.ts'
+export type { PartitionFacts, ResetFacts, ResetTo, StreamFacts, StreamsView } from './sinks/stream/view.ts'
 export type { TaskContext, TaskHandler, TaskOptions } from './tasks/task.ts'

@@ -79,7 +79,7 @@ export const keyTable = {
   dead: ['hash', 'until redriven or discarded', 'Event id → a dead letter: its object, envelope, error and attempts.'],
   deadOrder: ['zset', 'until redriven or discarded', 'Event ids of the dead letters by the time they became that.'],
   shelves: ['hash', 'until empty', 'Object → its shelf: partition, parked or released, last seq on it, error.'],
-  shelf: ['list', 'until empty', "The set-aside events of one object (hashed), in order."],
+  shelf: ['list', 'until empty', 'The set-aside events of one object (hashed), in order.'],
   schedules: ['hash', 'until removed', 'Schedule → the time up to which its ticks are fired, and its definition.'],
   due: [
     'channel',

@@ -38,7 +38,10 @@ export const telemetryTable = {
     'Ticks of a schedule were older than the idempotency window when a leader came: they are left out.',
   ],
   'delayed.appended': ['debug', 'Delayed events that were due went into the log.'],
-  'group.replaced': ['error', 'Another process has joined a group under the same name: this one stopped working in it.'],
+  'group.replaced': [
+    'error',
+    'Another process has joined a group under the same name: this one stopped working in it.',
+  ],
   'stream.gained': ['debug', 'A processor was given a partition: from this cursor on, under this epoch.'],
   'stream.lost': ['debug', 'A processor has let a partition go, or lost it.'],
   'stream.stale': ['warn', 'A commit came too late: the partition has another epoch by now. Nothing was written.'],

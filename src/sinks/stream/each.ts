@@ -100,7 +100,8 @@ export class EachEvent {
     const steps: Step[] = [{ done: false, value: item.event }]
     const chain = new Chain(use, context, async () => steps.shift() ?? ended)
     try {
-      for (let step = await chain.next(); !step.done; step = await chain.next()) await this.#handler(step.value as Event, context)
+      for (let step = await chain.next(); !step.done; step = await chain.next())
+        await this.#handler(step.value as Event, context)
       await chain.end()
     } catch (error) {
       await chain.end({ error })

@@ -53,7 +53,9 @@ export class Turn implements PartitionEvents {
     const parsed = parseDuration(within)
     if (!parsed.ok) throw BusbarError.of('SETTING_INVALID', { problems: [`within ${parsed.problem}`] })
     if (!Number.isInteger(n) || n < 1 || n > maxBatch)
-      throw BusbarError.of('SETTING_INVALID', { problems: [`take must be of 1 to ${maxBatch} events; got ${shown(n)}`] })
+      throw BusbarError.of('SETTING_INVALID', {
+        problems: [`take must be of 1 to ${maxBatch} events; got ${shown(n)}`],
+      })
     const batches = () => this.#iterator(() => this.#batch(n, parsed.value)) as AsyncIterator<readonly Event[]>
     return { [Symbol.asyncIterator]: batches }
   }

@@ -20,7 +20,7 @@ import type { ProcessorSettings } from './options.ts'
 import { Progress } from './progress.ts'
 import { type Fate, settleScript } from './scripts.ts'
 import { errorText, letterText, objectOf, type Reason, shelfText } from './set-aside.ts'
-import { Shelves, type ShelvedEvent } from './shelves.ts'
+import { type ShelvedEvent, Shelves } from './shelves.ts'
 import { Supply, type SupplyContext } from './supply.ts'
 
 export interface HeldContext extends SupplyContext {

@@ -12,10 +12,7 @@ import type { HeldPartition, Item } from './held-partition.ts'
 import type { ProcessorContext } from './options.ts'
 import { backoffMs } from './retries.ts'
 
-export type IteratingHandler = (
-  events: PartitionEvents,
-  context: ProcessorContext,
-) => Promise<void> | void
+export type IteratingHandler = (events: PartitionEvents, context: ProcessorContext) => Promise<void> | void
 
 interface Failing {
   seq: number

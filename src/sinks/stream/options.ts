@@ -1,8 +1,8 @@
 /** What a processor can be told, checked when it is declared. */
-import { parseDuration, type Duration, type Parsed } from '../../duration.ts'
+import { type Duration, type Parsed, parseDuration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
-import { parsePattern, type Pattern } from '../../pattern.ts'
+import { type Pattern, parsePattern } from '../../pattern.ts'
 
 /** One retry policy everywhere: so many attempts in all, waiting first the one time, doubling, at most the other. */
 export interface Retry {

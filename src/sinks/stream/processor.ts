@@ -22,7 +22,7 @@ import { declareProcessor } from './declare.ts'
 import { EachEvent, type EventHandler } from './each.ts'
 import { HandlingContext } from './handling.ts'
 import { HeldPartition } from './held-partition.ts'
-import { Iteration, type IteratingHandler } from './iterate.ts'
+import { type IteratingHandler, Iteration } from './iterate.ts'
 import type { ProcessorSettings } from './options.ts'
 import { errorText } from './set-aside.ts'
 
