@@ -30,7 +30,15 @@ const keys = partitionKeys('ns', '0.0')
 const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: { text: '', count: 2 } }
 
 const timing = { heartbeatMs: 1, expiryMs: 1, graceMs: 1, joinDelayMs: 1 }
-const beat = { keys: groupKeys('ns', 'g'), act: 'beat' as const, name: 'm', start: 's', partitions: 1, timing, about: '' }
+const beat = {
+  keys: groupKeys('ns', 'g'),
+  act: 'beat' as const,
+  name: 'm',
+  start: 's',
+  partitions: 1,
+  timing,
+  about: '',
+}
 
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {

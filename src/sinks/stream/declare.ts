@@ -6,9 +6,11 @@ import type { Namespace } from '../../log/namespace.ts'
 import { readLasts } from '../../log/read.ts'
 import { processorKeys, processorsKey } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
-import { holdName } from './held-partition.ts'
 import type { ProcessorSettings } from './options.ts'
 import { declareScript } from './scripts.ts'
+
+/** What keeps the log for a processor. */
+export const holdName = (processor: string): string => `stream.${processor}`
 
 export async function declareProcessor(
   redis: Redis,

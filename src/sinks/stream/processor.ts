@@ -173,18 +173,16 @@ export class Processor implements Keeper {
     if (!run) return
     const { clock } = this.#running!.context
     run.held.close()
-    const abort = clock.after(withinMs * 0.75, () => run.held.abort())
-    const giveUp = new Promise<void>((resolve) => {
-      const timer = clock.after(withinMs * 0.95, resolve)
-      void run.ended.then(() => {
-        timer.cancel()
-        resolve()
-      })
-    })
-    await giveUp
-    abort.cancel()
-    if (this.#runs.get(partition) !== run) return
-    await run.held.finish({ release })
+    const timers = [
+      clock.after(withinMs * 0.75, () => run.held.abort()),
+      // A handler that does not listen is left behind; its events were not committed, the next owner gets them again.
+      clock.after(withinMs * 0.9, () => void run.held.finish({ release })),
+      // Redis is away, too: whoever comes next waits for the end of the grace.
+      clock.after(withinMs, () => run.held.abandon()),
+    ]
+    void run.ended.then(() => run.held.finish({ release }))
+    await run.held.over
+    for (const timer of timers) timer.cancel()
     if (this.#runs.get(partition) !== run) return
     this.#runs.delete(partition)
     this.#leftovers.set(partition, run.ended)

@@ -39,11 +39,6 @@ export class Progress {
     }
   }
 
-  /** The event is given back: it has not begun. Only what began last can be. */
-  takeBack(seq: number): void {
-    if (this.#begun.at(-1) === seq) this.#begun.pop()
-  }
-
   /** Nothing up to here is wanted; while something is open that says nothing yet. */
   skipTo(seq: number): void {
     if (this.open === 0 && seq > this.#cursor) this.#cursor = seq

@@ -48,15 +48,10 @@ export class Shelves {
     return this.#due.shift()
   }
 
-  /** Back to where it came from, for another try. */
-  unshift(shelved: ShelvedEvent): void {
-    this.#due.unshift(shelved)
-  }
-
   /**
    * Reads them anew. `inHand` are given out and not yet taken off. Answers the released objects whose shelf is empty.
    */
-  async load(redis: Redis, inHand: ReadonlySet<string>): Promise<string[]> {
+  async load(redis: Redis, inHand: ReadonlyMap<string, string>): Promise<string[]> {
     const all = await redis.hgetall(this.#keys.shelves)
     const shelves = Object.entries(all)
       .map(([object, text]) => readShelf(object, text))
