@@ -18,8 +18,10 @@ import type { MatchedTypes, Pattern } from './pattern.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
 import { Publisher } from './publish/publisher.ts'
 import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
+import type { Connection } from './redis/connection.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
+import type { Handling } from './runtime/handling.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
@@ -76,6 +78,17 @@ export interface RunOptions {
 /** What every bus carries, so that a bus of another copy of this package is known as one. */
 export const busMark: unique symbol = Symbol.for('busbar.bus')
 
+/** Where busbar/testing finds what it waits for; not part of the public API. */
+export const internals: unique symbol = Symbol('busbar.internals')
+
+export interface BusInternals {
+  readonly connections: readonly Connection[]
+  /** Background work that looks at the time by itself now and then; after the clock was moved it is woken. */
+  readonly looks: readonly Loop[]
+  /** Whoever handles events in this process, for as long as it runs. */
+  readonly handling: Set<Handling>
+}
+
 const noOptions = {}
 const endSignals = ['SIGTERM', 'SIGINT'] as const
 const retentionLoopMs = 10_000
@@ -94,6 +107,7 @@ export class Bus<R extends Registry = Registry> {
   readonly #publisher: Publisher
   readonly #readers = new Set<LiveReader>()
   readonly #declared = new Map<string, unknown>()
+  readonly #handling = new Set<Handling>()
   #opening = false
   #hub: LiveHub | undefined
   #loops: Loop[] = []
@@ -107,7 +121,12 @@ export class Bus<R extends Registry = Registry> {
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
     this.#publisher = new Publisher(
-      { clock: settings.clock, telemetry: settings.telemetry, grown: (partition) => this.#trimSoon(partition) },
+      {
+        clock: settings.network,
+        serverUs: settings.clock.serverUs,
+        telemetry: settings.telemetry,
+        grown: (partition) => this.#trimSoon(partition),
+      },
       {
         process: this.worker,
         maxWaiting: settings.maxWaiting,
@@ -116,6 +135,7 @@ export class Bus<R extends Registry = Registry> {
       },
     )
     this.log = createLogView(this.#backbone)
+    this.#handling.add({ name: 'publish', isIdle: async () => this.#publisher.waiting.calls === 0 })
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
@@ -216,7 +236,7 @@ export class Bus<R extends Registry = Registry> {
       await retainer.trimLog()
       return { againInMs: retentionLoopMs }
     }
-    this.#loops.push(startLoop(this.#settings, 'log.retain', retain))
+    this.#loops.push(startLoop({ ...this.#settings, clock: this.#settings.network }, 'log.retain', retain))
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
@@ -230,6 +250,10 @@ export class Bus<R extends Registry = Registry> {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
+  }
+
+  get [internals](): BusInternals {
+    return { connections: this.#backbone.connections, looks: this.#loops, handling: this.#handling }
   }
 
   readonly #onSignal = (signal: NodeJS.Signals): void => {
@@ -257,7 +281,7 @@ export class Bus<R extends Registry = Registry> {
   }
 
   #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
-    const { clock, timeoutMs: usual } = this.#settings
+    const { network: clock, timeoutMs: usual } = this.#settings
     const timeoutMs = timeout === undefined ? usual : durationOf('timeout', timeout)
     return simpleCall(event, timeoutMs, Math.ceil(clock.monotonicMs() + timeoutMs), resolve, reject)
   }
@@ -279,6 +303,7 @@ export class Bus<R extends Registry = Registry> {
     const { namespace, reads, hints } = await this.#backbone.open()
     this.#hub ??= new LiveHub({
       ...this.#settings,
+      clock: this.#settings.network,
       namespace,
       connection: reads,
       hints,

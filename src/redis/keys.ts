@@ -63,6 +63,9 @@ export const timeToLiveMs: Partial<Record<KeyName, number>> = { once: 86_400_000
 
 export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace`
 
+/** What SCAN finds all keys of a namespace by. */
+export const namespacePattern = (ns: string): string => `${ns}:*`
+
 export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
 
 export function partitionKeys(ns: string, tag: string): PartitionKeys {
