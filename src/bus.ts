@@ -6,6 +6,7 @@
  *   closed     what was accepted is answered, then everything is let go; nothing keeps the process alive
  */
 import { Backbone } from './backbone.ts'
+import { type BusInternals, busMark, internals } from './bus-internals.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
 import { checkDeclared } from './declared.ts'
 import { type Duration, parseDuration } from './duration.ts'
@@ -18,7 +19,6 @@ import type { MatchedTypes, Pattern } from './pattern.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
 import { Publisher } from './publish/publisher.ts'
 import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
-import type { Connection } from './redis/connection.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
 import type { Handling } from './runtime/handling.ts'
@@ -73,20 +73,6 @@ export interface RunOptions {
   only?: readonly string[]
   /** Whether SIGTERM and SIGINT close the bus. Default true. */
   signals?: boolean
-}
-
-/** What every bus carries, so that a bus of another copy of this package is known as one. */
-export const busMark: unique symbol = Symbol.for('busbar.bus')
-
-/** Where busbar/testing finds what it waits for; not part of the public API. */
-export const internals: unique symbol = Symbol('busbar.internals')
-
-export interface BusInternals {
-  readonly connections: readonly Connection[]
-  /** Background work that looks at the time by itself now and then; after the clock was moved it is woken. */
-  readonly looks: readonly Loop[]
-  /** Whoever handles events in this process, for as long as it runs. */
-  readonly handling: Set<Handling>
 }
 
 const noOptions = {}

@@ -7,7 +7,8 @@
  * Idempotency keys expire by Redis' own clock: advance() does not reach them.
  */
 import { setTimeout as pause } from 'node:timers/promises'
-import { type Bus, busbar, internals } from './bus.ts'
+import { type Bus, busbar } from './bus.ts'
+import { internals } from './bus-internals.ts'
 import type { BusOptions } from './bus-options.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
