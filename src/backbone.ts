@@ -25,6 +25,8 @@ export interface BackboneOptions {
   dataDir: string
   namespace: NamespaceWish
   clock: Clock
+  /** For what waits for an answer: real time, also where `clock` stands still. */
+  network: Clock
   randomness: Randomness
   telemetry: Telemetry
   /** How long a read waits for a lost Redis. */
@@ -53,6 +55,11 @@ export class Backbone {
     this.options = options
   }
 
+  /** Those that have been made so far. */
+  get connections(): readonly Connection[] {
+    return this.#connections
+  }
+
   get isClosed(): boolean {
     return this.#closed
   }
@@ -66,7 +73,7 @@ export class Backbone {
 
   /** Runs a read; one that meets a lost connection is asked again until the timeout. */
   async read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>): Promise<T> {
-    const { clock, timeoutMs } = this.options
+    const { network: clock, timeoutMs } = this.options
     const deadlineAt = clock.monotonicMs() + timeoutMs
     const { reads, namespace } = await this.#within(timeoutMs, this.open())
     for (;;) {
@@ -117,7 +124,8 @@ export class Backbone {
   }
 
   #connect(url: string, role: string): Connection {
-    const connection = connect(this.options, url, role)
+    const { network: clock, telemetry } = this.options
+    const connection = connect({ clock, telemetry }, url, role)
     this.#connections.push(connection)
     return connection
   }
@@ -137,7 +145,7 @@ export class Backbone {
 
   #within<T>(timeoutMs: number, promise: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const timer = this.options.clock.after(timeoutMs, () =>
+      const timer = this.options.network.after(timeoutMs, () =>
         reject(BusbarError.of('REDIS_UNAVAILABLE', { problem: this.#problem() })),
       )
       promise.then(resolve, reject).finally(() => timer.cancel())
@@ -149,6 +157,6 @@ export class Backbone {
   }
 
   #pause(ms: number): Promise<void> {
-    return new Promise((resolve) => this.options.clock.after(ms, resolve))
+    return new Promise((resolve) => this.options.network.after(ms, resolve))
   }
 }

@@ -94,6 +94,7 @@ export function checkOptions(options: BusOptions): Settings {
     maxWaiting: take('publish.maxWaiting', count(publish.maxWaiting ?? 100_000, 1, 10_000_000), 0),
     maxWaitingBytes: take('publish.maxWaitingBytes', parseBytes(publish.maxWaitingBytes ?? '64MiB'), 0),
     clock,
+    network: clock.network ?? clock,
     randomness,
     worker,
     groupTiming: checkGroup(options.group ?? {}, take, problems),

@@ -7,13 +7,14 @@
  */
 import { hostname } from 'node:os'
 import { Backbone } from './backbone.ts'
+import { type BusInternals, busMark, internals } from './bus-internals.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
 import { checkDeclared } from './declared.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { type Finding, fsck } from './log/fsck.ts'
-import { readState, readTopics } from './log/read.ts'
+import { readLasts, readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { MatchedTypes, Pattern } from './pattern.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
@@ -21,6 +22,7 @@ import { Publisher } from './publish/publisher.ts'
 import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
+import type { Handling } from './runtime/handling.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
@@ -97,9 +99,6 @@ export interface Declared extends AsyncDisposable {
   close(options?: { timeout?: Duration }): Promise<void>
 }
 
-/** What every bus carries, so that a bus of another copy of this package is known as one. */
-export const busMark: unique symbol = Symbol.for('busbar.bus')
-
 const noOptions = {}
 const endSignals = ['SIGTERM', 'SIGINT'] as const
 const retentionLoopMs = 10_000
@@ -121,6 +120,7 @@ export class Bus<R extends Registry = Registry> {
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
   readonly #processors: Processors
+  readonly #handling = new Set<Handling>()
   #opening = false
   #hub: LiveHub | undefined
   #loops: Loop[] = []
@@ -134,7 +134,12 @@ export class Bus<R extends Registry = Registry> {
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
     this.#publisher = new Publisher(
-      { clock: settings.clock, telemetry: settings.telemetry, grown: (partition) => this.#trimSoon(partition) },
+      {
+        clock: settings.network,
+        serverUs: settings.clock.serverUs,
+        telemetry: settings.telemetry,
+        grown: (partition) => this.#trimSoon(partition),
+      },
       {
         process: settings.randomness.id(),
         maxWaiting: settings.maxWaiting,
@@ -147,6 +152,8 @@ export class Bus<R extends Registry = Registry> {
     const about = { version, pid: process.pid, host: hostname() }
     this.#worker = new Worker({ ...settings, about })
     this.#processors = new Processors({ ...settings, about, saw: (p, seq) => this.#publisher.saw(p, seq) })
+    this.#handling.add({ name: 'publish', isIdle: async () => this.#publisher.waiting.calls === 0 })
+    this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
@@ -275,7 +282,7 @@ export class Bus<R extends Registry = Registry> {
       await retainer.trimLog()
       return { againInMs: retentionLoopMs }
     }
-    this.#loops.push(startLoop(this.#settings, 'log.retain', retain))
+    this.#loops.push(startLoop({ ...this.#settings, clock: this.#settings.network }, 'log.retain', retain))
     await this.#worker.start(opened)
     await this.#processors.start(opened, only)
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
@@ -291,6 +298,10 @@ export class Bus<R extends Registry = Registry> {
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
+  }
+
+  get [internals](): BusInternals {
+    return { connections: this.#backbone.connections, looks: this.#loops, handling: this.#handling }
   }
 
   readonly #onSignal = (signal: NodeJS.Signals): void => {
@@ -320,7 +331,7 @@ export class Bus<R extends Registry = Registry> {
   }
 
   #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
-    const { clock, timeoutMs: usual } = this.#settings
+    const { network: clock, timeoutMs: usual } = this.#settings
     const timeoutMs = timeout === undefined ? usual : durationOf('timeout', timeout)
     return simpleCall(event, timeoutMs, Math.ceil(clock.monotonicMs() + timeoutMs), resolve, reject)
   }
@@ -342,12 +353,19 @@ export class Bus<R extends Registry = Registry> {
     const { namespace, reads, hints } = await this.#backbone.open()
     this.#hub ??= new LiveHub({
       ...this.#settings,
+      clock: this.#settings.network,
       namespace,
       connection: reads,
       hints,
       saw: (partition, seq) => this.#publisher.saw(partition, seq),
     })
     return this.#hub
+  }
+
+  /** Nothing that is stored waits for a processor of this process. */
+  async #areProcessorsIdle(): Promise<boolean> {
+    if (!this.#processors.areRunning) return true
+    return this.#processors.isIdleUpTo(await this.#backbone.read(readLasts))
   }
 
   #trimSoon(partition: number): void {

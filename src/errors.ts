@@ -160,6 +160,12 @@ export const errorTable = {
     (e: { names: string[]; declared: string[]; meant?: string }) =>
       `Nothing is declared under ${e.names.join(', ')}; there is ${e.declared.length === 0 ? 'nothing at all' : e.declared.join(', ')}.${e.meant ? ` Did you mean ${e.meant}?` : ''}`,
   ),
+  NOT_DRAINED: row(
+    504,
+    true,
+    (e: { timeoutMs: number; busy: string[] }) =>
+      `Not everything published was handled within ${e.timeoutMs} ms: ${e.busy.join(', ')} had more to do. What waits for a time, such as a retry, needs advance(); a handler that takes longer needs a longer timeout.`,
+  ),
   MODULE_NOT_FOUND: row(
     404,
     false,

@@ -85,19 +85,27 @@ export default bus`,
     ['a syntax error in TypeScript', 'app.ts', 'Module app.ts cannot be loaded: Unexpected "=" (lib.ts:2:17)'],
     ['a syntax error in JavaScript', 'bad.mjs', 'Module bad.mjs cannot be loaded: Unexpected ";" (bad.mjs:3:9)'],
     ['what it throws', 'throws.ts', 'Module throws.ts cannot be loaded: no such luck (throws.ts:4:36)'],
+    [
+      'an option of the bus',
+      'options.ts',
+      'Module options.ts cannot be loaded: A setting is not usable:',
+      ' (options.ts:2:20)',
+    ],
     ['an import that is not there', 'missing.ts', "Module missing.ts cannot be loaded: Cannot find package 'nowhere'"],
-  ])('%s is one message with file and line', async (_, file, message) => {
+  ])('%s is one message with file and line', async (_, file, message, end = '') => {
     const folder = appFolder({
       'app.ts': `import { x } from './lib'\nexport const y: number = x`,
       'lib.ts': `interface A { a: number }\nexport const x: = 2`,
       'bad.mjs': `\n\nlet b = ;`,
       'throws.ts': `interface A {\n  a: number\n}\nexport const a: A = (() => { throw new Error('no such luck') })()`,
       'missing.ts': `import 'nowhere'`,
+      'options.ts': `import { busbar } from 'busbar'\nexport const bus = busbar({ partitions: 0 })`,
     })
     const { code, stdout, stderr } = await runCli(['worker', file], { cwd: folder })
     expect([code, stdout]).toEqual([1, ''])
     expect(stderr.startsWith(`error MODULE_FAILED: ${message}`)).toBe(true)
-    expect(stderr.trim().split('\n')).toHaveLength(1)
+    expect(stderr.trim().endsWith(end)).toBe(true)
+    expect(stderr).not.toMatch(/^ +at /m)
   })
 
   test.each([

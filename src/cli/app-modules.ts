@@ -8,7 +8,8 @@ import { existsSync, statSync } from 'node:fs'
 import { register } from 'node:module'
 import { join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { type Bus, busMark } from '../bus.ts'
+import type { Bus } from '../bus.ts'
+import { busMark } from '../bus-internals.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { glob, hasWildcard } from './glob.ts'
 import { shownPath } from './invocation.ts'
@@ -42,7 +43,7 @@ function checkFile(exact: string, path: string): string {
 export async function loadModules(files: readonly string[], cwd: string): Promise<Exports[]> {
   register(new URL('./typescript-hooks.mjs', import.meta.url))
   // Else the lines of a stack would be those of the compiled text, which nobody has seen.
-  process.setSourceMapsEnabled(true)
+  if (files.some((file) => file.endsWith('ts'))) process.setSourceMapsEnabled(true)
   const loaded: Exports[] = []
   for (const file of files) {
     try {
@@ -79,12 +80,14 @@ async function syntaxErrors(error: Error, file: string): Promise<CompilerMessage
   )
 }
 
+// Source maps lead from dist/ to src/.
+const ours = ['../../dist/', '../../src/'].map((folder) => fileURLToPath(new URL(folder, import.meta.url)))
+
 /** The first line of a stack that is in a file, ours excepted. */
 function placeIn(stack: string): NonNullable<CompilerMessage['location']> | undefined {
-  const ours = new URL('..', import.meta.url).href
   for (const [, url, line, column] of stack.matchAll(/(?:\(|at (?:async )?)((?:file:\/\/)?\/[^\n()]*?):(\d+):(\d+)/g)) {
     const file = url!.startsWith('file:') ? fileURLToPath(url!) : url!
-    if (!pathToFileURL(file).href.startsWith(ours)) return { file, line: Number(line), column: Number(column) - 1 }
+    if (!ours.some((folder) => file.startsWith(folder))) return { file, line: Number(line), column: Number(column) - 1 }
   }
   return undefined
 }

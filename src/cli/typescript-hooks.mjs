@@ -9,6 +9,7 @@ import { existsSync, statSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 
+const idleMs = 1_000
 const isTypeScript = (url = '') => /^file:.*\.m?ts$/.test(url)
 const isRelative = (specifier) => /^(\.\.?\/|\/|file:)/.test(specifier)
 
@@ -39,16 +40,20 @@ export async function load(url, context, next) {
   return { format: 'module', shortCircuit: true, source: await compile(fileURLToPath(url)) }
 }
 
+let compiling = 0
+let idle
+
 async function compile(file) {
   // Only here: who has no TypeScript does not wait for a compiler.
-  const { transform } = await import('esbuild')
-  const compiled = await transform(await readFile(file, 'utf8'), {
-    loader: 'ts',
-    format: 'esm',
-    target: 'node20',
-    sourcefile: file,
-    sourcemap: 'inline',
-    logLevel: 'silent',
-  })
-  return compiled.code
+  const { transform, stop } = await import('esbuild')
+  const options = { loader: 'ts', format: 'esm', target: 'node20', sourcemap: 'inline', logLevel: 'silent' }
+  clearTimeout(idle)
+  compiling += 1
+  try {
+    return (await transform(await readFile(file, 'utf8'), { ...options, sourcefile: file })).code
+  } finally {
+    compiling -= 1
+    // The compiler is a process; modules are loaded at the start, and a worker runs for weeks.
+    if (compiling === 0) idle = setTimeout(stop, idleMs).unref()
+  }
 }

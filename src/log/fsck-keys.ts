@@ -1,6 +1,6 @@
 /** Checks that every key of the namespace is one of ours, of the right type, and expires if and only if it should. */
 import type { Redis } from 'ioredis'
-import { type KeyName, keyRecogniser, keyTable, timeToLiveMs } from '../redis/keys.ts'
+import { type KeyName, keyRecogniser, keyTable, namespacePattern, timeToLiveMs } from '../redis/keys.ts'
 import type { Finding } from './fsck-checks.ts'
 import { atOneInstant } from './fsck-read.ts'
 import type { LogSource } from './view.ts'
@@ -22,7 +22,7 @@ export async function* checkKeys(source: LogSource): AsyncGenerator<Finding, Rea
   const mistyped = new Set<string>()
   let cursor = '0'
   do {
-    const page = await source.read((redis) => readKeyPage(redis, `${name}:*`, cursor))
+    const page = await source.read((redis) => readKeyPage(redis, namespacePattern(name), cursor))
     for (const [key, facts] of page.keys) {
       const spelled = key.toString()
       const owner = recognise(spelled)

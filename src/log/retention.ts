@@ -94,8 +94,7 @@ export class Retainer {
     const { redis, clock } = this.#context
     if (!this.#limits || clock.monotonicMs() > this.#limitsUntil) await this.#loadLimits()
     const { ageMs, maxEvents, maxBytes } = this.#limits!
-    const [seconds, micros] = await redis.time()
-    const nowUs = Number(seconds) * 1e6 + Number(micros)
+    const nowUs = clock.serverUs?.() ?? (await serverUs(redis))
     return { ageSeq: Math.max(0, nowUs - ageMs * 1000), maxEvents, maxBytes }
   }
 
@@ -107,4 +106,9 @@ export class Retainer {
     this.#limits = { ageMs, maxEvents: events, maxBytes: bytes ?? share }
     this.#limitsUntil = clock.monotonicMs() + limitsHoldMs
   }
+}
+
+async function serverUs(redis: Redis): Promise<number> {
+  const [seconds, micros] = await redis.time()
+  return Number(seconds) * 1e6 + Number(micros)
 }

@@ -88,7 +88,7 @@ export function forgetSettled(lane: Lane): void {
 }
 
 /** Takes the calls of the next flush out of the lane; undefined when none waits. */
-export function nextFlush(lane: Lane, process: string, live: string): Flush | undefined {
+export function nextFlush(lane: Lane, process: string, live: string, nowUs?: number): Flush | undefined {
   const draft = lane.waiting.shift()
   if (!draft) return undefined
   const { calls, kinds, events, options } = draft
@@ -102,6 +102,7 @@ export function nextFlush(lane: Lane, process: string, live: string): Flush | un
       process,
       n: lane.n,
       floor: lane.floor,
+      nowUs,
       kinds: kinds.size > maxHintKinds ? '' : [...kinds].join('\n'),
       live,
       options: options && `[${options}]`,

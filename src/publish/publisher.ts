@@ -26,7 +26,10 @@ export interface PublisherOptions {
 }
 
 export interface PublisherContext {
+  /** Real time: deadlines are about answers. */
   clock: Clock
+  /** Instead of the server's clock, in tests. */
+  serverUs: Clock['serverUs']
   telemetry: Telemetry
   /** Called every few thousand events of a partition: time to look at retention. */
   grown(partition: number): void
@@ -180,7 +183,7 @@ export class Publisher {
   /** A flush is made only when it can be sent: what was never sent can still be refused as not stored. */
   #sendNext(lane: Lane): void {
     if (lane.flush || !this.#connection!.isReady) return
-    lane.flush = nextFlush(lane, this.#options.process, this.#live(lane))
+    lane.flush = nextFlush(lane, this.#options.process, this.#live(lane), this.#context.serverUs?.())
     if (!lane.flush) return
     // Events without key share a partition for one flush, then move on.
     if (lane.partition === this.#keylessPartition)

@@ -8,7 +8,7 @@ export interface FlushInput {
   n: number
   floor: number
   /** Instead of the server's clock, for tests. */
-  nowUs?: number
+  nowUs?: number | undefined
   kinds: string
   live: string
   options: string

@@ -98,6 +98,9 @@ export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace
 
 export const processorsKey = (ns: string): string => `${ns}:{namespace}:processors`
 
+/** What SCAN finds all keys of a namespace by. */
+export const namespacePattern = (ns: string): string => `${ns}:*`
+
 export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
 
 export function partitionKeys(ns: string, tag: string): PartitionKeys {

@@ -3,6 +3,10 @@
  *
  * `now` is wall time in ms and only for people and defaults: anything compared across processes uses the
  * server's clock. `monotonicMs` never jumps and measures waiting.
+ *
+ * Two kinds of waiting must not be mixed up. What waits for a time (a delay, a backoff, a schedule) uses the clock it was
+ * given. What waits for an answer (connections, deadlines of calls, heartbeats, looks that make up for lost hints) uses
+ * `network`: it has to go on in a test where time stands still.
  */
 import { randomBytes } from 'node:crypto'
 import { performance } from 'node:perf_hooks'
@@ -18,6 +22,8 @@ export interface Clock {
   after(ms: number, fn: () => void): Timer
   /** What scripts take for the server's clock, in µs; only a clock that a test moves has one. */
   serverUs?(): number
+  /** Real time, for what waits for an answer; only a clock that a test moves has one, any other is its own. */
+  readonly network?: Clock
 }
 
 export interface Randomness {

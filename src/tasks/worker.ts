@@ -11,10 +11,13 @@ import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
 import { groupKeys, workersGroup } from '../redis/keys.ts'
 import { serverMs } from '../redis/server-time.ts'
+import type { Clock } from '../runtime/clock.ts'
 import type { LoopContext } from '../runtime/loop.ts'
 import { Tasks } from './tasks.ts'
 
 export interface WorkerOptions extends LoopContext {
+  /** Time as the network has it, also where a test stops the clock. */
+  network: Clock
   worker: string
   groupTiming: GroupTiming
   /** What the process says of itself, for people. */
@@ -39,14 +42,17 @@ export class Worker {
 
   async start({ namespace, reads, hints }: WorkerGround): Promise<void> {
     if (this.#stopped) return
-    const { clock, randomness, telemetry, worker, groupTiming, about } = this.#options
+    const { clock, network, randomness, telemetry, worker, groupTiming, about } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
-    this.#leadership = new Leadership(context, {
-      keys: groupKeys(namespace.name, workersGroup),
-      worker,
-      timing: groupTiming,
-      about,
-    })
+    this.#leadership = new Leadership(
+      { ...context, clock: network },
+      {
+        keys: groupKeys(namespace.name, workersGroup),
+        worker,
+        timing: groupTiming,
+        about,
+      },
+    )
     this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, this.#leadership)
     await this.#leadership.start()
   }

@@ -19,6 +19,8 @@ export interface AsideContext {
   redis: Redis
   keys: ProcessorKeys
   clock: Clock
+  /** For waiting until Redis is back. */
+  network: Clock
   telemetry: Telemetry
   /** Redis says that this process is not the owner any more. */
   stale(partition: number, epoch: number): void
@@ -138,14 +140,14 @@ export class Aside {
 
   /** Tries until it succeeds or the partition is not held any more. */
   async insist(work: () => Promise<void>): Promise<void> {
-    const { clock, telemetry } = this.#context
+    const { network, telemetry } = this.#context
     const { processor, partition, isHeld } = this.#options
     while (isHeld()) {
       try {
         return await work()
       } catch (error) {
         if (!mayPass(error)) telemetry.emit('stream.stuck', { processor, partition, problem: errorText(error) })
-        await new Promise<void>((resolve) => clock.after(retryMs, resolve))
+        await new Promise<void>((resolve) => network.after(retryMs, resolve))
       }
     }
   }

@@ -167,7 +167,7 @@ export class HeldPartition {
       if (item || !this.isOpen || this.isBlocked) return item
       // Who was paused is unsure for a moment: the next answer to a heartbeat, or the loss of the partition, comes soon.
       if (this.#context.isSure()) await (this.#owed ?? this.change())
-      else await this.pause(unsureMs)
+      else await new Promise<void>((resolve) => this.#context.network.after(unsureMs, resolve))
     }
   }
 

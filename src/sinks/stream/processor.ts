@@ -17,6 +17,7 @@ import { createPatternTable } from '../../pattern.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { type ProcessorKeys, processorKeys } from '../../redis/keys.ts'
+import type { Clock } from '../../runtime/clock.ts'
 import { type Loop, type LoopContext, startLoop } from '../../runtime/loop.ts'
 import { declareProcessor } from './declare.ts'
 import { EachEvent, type EventHandler } from './each.ts'
@@ -27,6 +28,8 @@ import type { ProcessorSettings } from './options.ts'
 import { errorText } from './set-aside.ts'
 
 export interface RunContext extends LoopContext {
+  /** Time as the network has it, also where a test stops the clock. */
+  network: Clock
   namespace: Namespace
   connection: Connection
   hints: Hints
@@ -65,24 +68,26 @@ export class Processor implements Keeper {
     const { namespace, connection, worker, about, timing, growth } = context
     const keys = processorKeys(namespace.name, this.name)
     const { commit } = this.settings
-    const commits = new Commits(context, {
+    const ground = { ...context, clock: context.network }
+    const commits = new Commits(ground, {
       keys,
       everyMs: typeof commit === 'object' ? commit.everyMs : 0,
       stale: (partition, epoch) => this.#stale(partition, epoch),
     })
     const partitions = namespace.partitions.length
     const group = `stream.${this.name}`
-    const member = new GroupMember(context, { group, keys, partitions, name: worker, timing, about }, this)
+    const member = new GroupMember(ground, { group, keys, partitions, name: worker, timing, about }, this)
     this.#running = { context, keys, member, commits }
     await declareProcessor(connection.redis, namespace, this.name, this.settings)
     await growth.start()
     await member.start()
-    this.#holds = startLoop(context, `stream.${this.name}.holds`, () => this.#moveHolds())
+    this.#holds = startLoop(ground, `stream.${this.name}.holds`, () => this.#moveHolds())
   }
 
   /** Whether nothing that is stored waits for a handler here, as far as this process knows. */
   isIdleUpTo(lasts: readonly number[]): boolean {
     const runs = [...this.#runs.values()]
+    if (!this.#running?.member.isSure) return this.#closed
     return runs.every(({ held }) => held.isIdle && (held.isBlocked || held.position >= lasts[held.partition]!))
   }
 
@@ -171,7 +176,7 @@ export class Processor implements Keeper {
   async #letGo(partition: number, withinMs: number, { release = false } = {}): Promise<void> {
     const run = this.#runs.get(partition)
     if (!run) return
-    const { clock } = this.#running!.context
+    const { network: clock } = this.#running!.context
     run.held.close()
     const timers = [
       clock.after(withinMs * 0.75, () => run.held.abort()),

@@ -5,6 +5,7 @@ import { LogGrowth } from '../../log/growth.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
+import type { Clock } from '../../runtime/clock.ts'
 import type { LoopContext } from '../../runtime/loop.ts'
 import type { EventHandler } from './each.ts'
 import type { IteratingHandler } from './iterate.ts'
@@ -12,6 +13,8 @@ import { checkName, checkProcessor, type ProcessorOptions } from './options.ts'
 import { Processor } from './processor.ts'
 
 export interface ProcessorsOptions extends LoopContext {
+  /** Time as the network has it, also where a test stops the clock. */
+  network: Clock
   worker: string
   groupTiming: GroupTiming
   /** What the process says of itself, for people. */
@@ -36,6 +39,10 @@ export class Processors {
     this.#options = options
   }
 
+  get areRunning(): boolean {
+    return this.#running.size > 0
+  }
+
   get names(): readonly string[] {
     return [...this.#declared.keys()]
   }
@@ -53,11 +60,11 @@ export class Processors {
 
   /** Starts those named, or all. */
   async start({ namespace, reads, hints }: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
-    const { clock, randomness, telemetry, worker, groupTiming, about, saw } = this.#options
+    const { clock, network, randomness, telemetry, worker, groupTiming, about, saw } = this.#options
     const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
     if (wanted.length === 0) return
-    const context = { clock, randomness, telemetry, namespace, connection: reads, hints }
-    this.#growth ??= new LogGrowth({ ...context, saw })
+    const context = { clock, network, randomness, telemetry, namespace, connection: reads, hints }
+    this.#growth ??= new LogGrowth({ ...context, clock: network, saw })
     const run = { ...context, growth: this.#growth, worker, about, timing: groupTiming }
     for (const processor of wanted) {
       this.#running.add(processor)

@@ -20,7 +20,8 @@ export interface SupplyContext {
   namespace: Namespace
   pages: LogPages
   growth: LogGrowth
-  clock: Clock
+  /** For waiting until Redis is back. */
+  network: Clock
   telemetry: Telemetry
 }
 
@@ -109,7 +110,7 @@ export class Supply {
         atEnd = await this.#readPage()
       } catch {
         // A lost connection, or a server that is not ready: there is nothing to do but to ask again.
-        await new Promise<void>((resolve) => this.#context.clock.after(retryMs, resolve))
+        await new Promise<void>((resolve) => this.#context.network.after(retryMs, resolve))
       }
     }
     this.#reading = false
