@@ -64,7 +64,8 @@ const maxPageEntries = 64
 
 /** Pages through partitions; learns how large entries are. One per process is enough. */
 export class LogPages {
-  #meanEntryBytes = 4_096
+  // Until it has seen some it takes them for large: the first page of a reader is small, whatever lies there.
+  #meanEntryBytes = 64 * 1024
 
   async read(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<Page> {
     const keys = namespace.partitions[partition]!

@@ -83,9 +83,9 @@ export class EachEvent {
         if (this.#held.signal.aborted) return
         this.#context.report(this.#held, item.event, attempt, error)
         if (attempt >= settings.attempts) {
-          this.#taken -= behind.length
-          this.#held.putBack(behind.splice(0))
-          await this.#held.giveUp(item, error, attempt)
+          const before = behind.length
+          await this.#held.giveUp(item, error, attempt, behind)
+          this.#taken -= Math.max(0, before - behind.length)
           return
         }
         await this.#held.pause(backoffMs(settings.backoffMs, attempt, randomness))

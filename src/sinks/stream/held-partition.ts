@@ -211,8 +211,8 @@ export class HeldPartition {
     this.#wake()
   }
 
-  /** Its last attempt failed: does with it what was declared. */
-  async giveUp(item: Item, error: unknown, attempts: number): Promise<void> {
+  /** Its last attempt failed: does with it what was declared. `behind` are later ones of its object, already given out. */
+  async giveUp(item: Item, error: unknown, attempts: number, behind: Item[] = []): Promise<void> {
     const { processor, settings } = this.#options
     const { telemetry, clock } = this.#context
     const { event } = item
@@ -223,7 +223,7 @@ export class HeldPartition {
       await this.#aside.bury(event, item.shelved, reason)
       this.#passed(item)
       telemetry.emit('stream.buried', told)
-    } else if (settings.onPoison === 'park' && (await this.#park(item, reason)) === 'settled') {
+    } else if (settings.onPoison === 'park' && (await this.#park(item, behind, reason)) === 'settled') {
       telemetry.emit('stream.parked', { ...told, object })
     } else {
       this.putBack([item])
@@ -250,19 +250,23 @@ export class HeldPartition {
 
   /** Not ours any more. */
   abandon(): void {
-    this.#state = 'over'
     this.#abort.abort()
-    this.#supply.end()
-    this.#context.commits.forget(this.partition)
-    this.#wake()
-    this.#isOver()
+    this.#end()
   }
 
   async #finish(release: boolean): Promise<void> {
     this.close()
     await this.#owed
     if (this.#state !== 'over') await this.#commitNow(release)
-    this.abandon()
+    this.#end()
+  }
+
+  #end(): void {
+    this.#state = 'over'
+    this.#supply.end()
+    this.#context.commits.forget(this.partition)
+    this.#wake()
+    this.#isOver()
   }
 
   #fromShelf(): Item | undefined {
@@ -321,20 +325,25 @@ export class HeldPartition {
     return events.filter((event) => !this.#aside.has(objectOf(event)))
   }
 
-  /** Sets its object aside, with all that was read of it. */
-  async #park(item: Item, reason: Reason): Promise<Outcome> {
+  /** Sets its object aside, with all that was read of it, in order. */
+  async #park(item: Item, behind: Item[], reason: Reason): Promise<Outcome> {
     const object = objectOf(item.event)
     const isOf = (event: Event) => event.seq > item.event.seq && objectOf(event) === object
+    const again = this.#again.filter(({ event, shelved }) => !shelved && isOf(event))
+    const begun = [...behind.splice(0), ...again].sort((a, b) => a.event.seq - b.event.seq)
     const unread = this.#supply.remove(isOf)
-    const begun = this.#again.filter(({ event, shelved }) => !shelved && isOf(event))
     const events = [...(item.shelved ? [] : [item.event]), ...begun.map(({ event }) => event), ...unread]
+    this.#again = this.#again.filter(({ event }) => objectOf(event) !== object)
     const outcome = await this.#aside.park(object, events, reason)
     if (outcome !== 'settled') {
       this.#supply.putBack(unread)
+      this.putBack(begun)
       return outcome
     }
-    this.#again = this.#again.filter(({ event }) => objectOf(event) !== object)
-    for (const { event } of begun) this.#progress.end(event.seq)
+    // What has come in meanwhile is newer than all that.
+    const late = behind.splice(0)
+    await this.#aside.shelve([...late.map(({ event }) => event), ...this.#supply.remove(isOf)])
+    for (const { event } of [...begun, ...late]) this.#progress.end(event.seq)
     this.#passed(item)
     return outcome
   }
