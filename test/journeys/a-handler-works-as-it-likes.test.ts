@@ -257,10 +257,10 @@ describe('[S16] a partition released during work', () => {
     first.processor('jobs', { match: 'job.>' }, async (events, { partition, signal }) => {
       for await (const _event of events) {
         began.set(partition, performance.now())
-        await new Promise<void>((resolve) =>
+        await new Promise<void>((_, reject) =>
           signal.addEventListener('abort', () => {
             aborted.set(partition, performance.now())
-            resolve()
+            reject(new Error('aborted'))
           }),
         )
       }
