@@ -42,11 +42,17 @@ export async function committedUpTo(redis, lastSeqs, { pauseMs } = {}) {
   const partitions = [...lastSeqs.keys()]
   const seqs = [...lastSeqs.values()]
   for (;;) {
-    const cursors = await redis.hmget(`${group}:cursors`, ...partitions)
-    if (cursors.every((cursor, n) => Number(cursor) >= seqs[n])) return
+    const cursors = await readCursors(redis, partitions)
+    if (cursors.every((cursor, n) => cursor >= seqs[n])) return
     if (Date.now() > deadline) throw new Error('not everything is committed')
     if (pauseMs) await sleep(pauseMs)
   }
+}
+
+/** The seq up to which each of these partitions is committed; 0 for nothing yet. */
+export async function readCursors(redis, partitions) {
+  const cursors = await redis.hmget(`${group}:cursors`, ...partitions)
+  return cursors.map(Number)
 }
 
 /** How many partitions have another owner. */

@@ -61,3 +61,22 @@ export function repeatsAndLosses(handled, count) {
     ...(repeated > 0 ? [`${repeated} of ${count} events were handled more than once`] : []),
   ]
 }
+
+const stallMs = 10_000
+
+/** Waits for `work`, but not for an event that never comes. */
+export async function unlessStalled(tally, work) {
+  let timer
+  const stalled = new Promise((_, reject) => {
+    let before = -1
+    timer = setInterval(() => {
+      if (tally.seen === before) reject(new Error(`nothing happens any more after ${before} events handled`))
+      before = tally.seen
+    }, stallMs)
+  })
+  try {
+    return await Promise.race([work, stalled])
+  } finally {
+    clearInterval(timer)
+  }
+}

@@ -5,19 +5,24 @@
  */
 import { Redis } from 'ioredis'
 import { busbar } from '../../dist/index.js'
+import { CommitLag } from '../harness/commit-lag.mjs'
 import { committedUpTo, lastSeqs, processorName } from '../harness/group.mjs'
-import { Tally } from '../harness/tally.mjs'
+import { Tally, unlessStalled } from '../harness/tally.mjs'
 
 export async function open({ redis, count }) {
   const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
   const control = new Redis({ host: redis.host, port: redis.port })
   const tally = new Tally(count)
+  const lag = new CommitLag(control, 100)
   let allHandled
   const done = new Promise((resolve) => {
     allHandled = resolve
   })
-  bus.processor(processorName, { match: '>', from: 'beginning', commit: 'each' }, async (events) => {
-    for await (const event of events) if (tally.saw(event.data)) allHandled()
+  bus.processor(processorName, { match: '>', from: 'beginning', commit: 'each' }, async (events, { partition }) => {
+    for await (const event of events) {
+      lag.saw(partition, event.seq)
+      if (tally.saw(event.data)) allHandled()
+    }
   })
   await bus.topics() // connects
   const lasts = await lastSeqs(control)
@@ -26,10 +31,10 @@ export async function open({ redis, count }) {
     async work() {
       const startedAt = performance.now()
       await bus.run({ signals: false })
-      await done
+      await unlessStalled(tally, done)
       await committedUpTo(control, lasts)
       const seconds = (performance.now() - startedAt) / 1000
-      return { perSecond: count / seconds, problems: tally.problems() }
+      return { perSecond: count / seconds, problems: [...tally.problems(), ...(await lag.problems())] }
     },
     async close() {
       await bus.close()

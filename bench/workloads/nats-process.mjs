@@ -11,7 +11,7 @@
  */
 import { jetstream, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
-import { Tally } from '../harness/tally.mjs'
+import { Tally, unlessStalled } from '../harness/tally.mjs'
 
 const stream = 'bench'
 const durable = 'bench'
@@ -39,7 +39,7 @@ export async function open({ nats, count, way }) {
   return {
     async work() {
       const startedAt = performance.now()
-      await (way === 'callback' ? consumeByCallback(consumer, handle) : consumeInLoop(consumer, handle))
+      await unlessStalled(tally, (way === 'callback' ? consumeByCallback : consumeInLoop)(consumer, handle))
       const seconds = (performance.now() - startedAt) / 1000
       return { perSecond: count / seconds, problems: [...tally.problems(), ...(await pendingProblems(manager))] }
     },

@@ -7,7 +7,7 @@
  * read sent together, it was slower in most rounds; auto-pipelining gained nothing.
  */
 import { Redis } from 'ioredis'
-import { Tally } from '../harness/tally.mjs'
+import { Tally, unlessStalled } from '../harness/tally.mjs'
 import { streams } from './ioredis-xadd-streams.mjs'
 
 const group = 'bench'
@@ -46,7 +46,7 @@ export async function open({ redis, count }) {
   return {
     async work() {
       const startedAt = performance.now()
-      await readAll()
+      await unlessStalled(tally, readAll())
       const seconds = (performance.now() - startedAt) / 1000
       return { perSecond: count / seconds, problems: [...tally.problems(), ...(await pendingProblems(acks))] }
     },
