@@ -9,7 +9,7 @@ const eventsPerSample = 10_000
 export class CommitLag {
   #redis
   #most
-  #seqs = new Map()
+  #seqs = []
   #seen = 0
   #samples = []
 
@@ -21,9 +21,8 @@ export class CommitLag {
 
   /** To be called with each event before it is handled. */
   saw(partition, seq) {
-    const seqs = this.#seqs.get(partition)
-    if (seqs) seqs.push(seq)
-    else this.#seqs.set(partition, [seq])
+    this.#seqs[partition] ??= []
+    this.#seqs[partition].push(seq)
     this.#seen += 1
     if (this.#seen % eventsPerSample === 0) this.#samples.push(this.#sample())
   }
@@ -35,14 +34,13 @@ export class CommitLag {
 
   /** The one that is just being handled does not count. */
   async #sample() {
-    const handled = new Map([...this.#seqs].map(([partition, seqs]) => [partition, seqs.length - 1]))
-    const cursors = await readCursors(this.#redis, [...handled.keys()])
-    return Math.max(...[...handled].map(([partition, count], n) => count - this.#upTo(partition, cursors[n])))
-  }
-
-  /** How many of the partition's events lie at or below the cursor. */
-  #upTo(partition, cursor) {
-    const seqs = this.#seqs.get(partition)
-    return seqs.findLastIndex((seq) => seq <= cursor) + 1
+    const partitions = Object.keys(this.#seqs)
+    const handled = partitions.map((partition) => this.#seqs[partition].length - 1)
+    const cursors = await readCursors(this.#redis, partitions)
+    const committed = partitions.map((partition, n) => countUpTo(this.#seqs[partition], cursors[n]))
+    return Math.max(...handled.map((count, n) => count - committed[n]))
   }
 }
+
+/** From the end: a cursor is never far behind. */
+const countUpTo = (seqs, cursor) => seqs.findLastIndex((seq) => seq <= cursor) + 1
