@@ -15,8 +15,14 @@ import { startNats, startRedis, stopServers } from './harness/servers.mjs'
 
 const scenarioNames = readdirSync(new URL('./scenarios/', import.meta.url)).map((file) => file.replace(/\.mjs$/, ''))
 
-const fullPlan = { rounds: 3, warmMs: 1_000, measureMs: 4_000, yardstickRequests: 2_000_000, memoryEvents: 1_000_000 }
-const quickPlan = { rounds: 1, warmMs: 600, measureMs: 1_500, yardstickRequests: 500_000, memoryEvents: 200_000 }
+const fullPlan = {
+  ...{ rounds: 3, warmMs: 1_000, measureMs: 4_000, yardstickRequests: 2_000_000 },
+  ...{ memoryEvents: 1_000_000, streamEvents: 300_000, idleEvents: 400, cpuEvents: 4_000 },
+}
+const quickPlan = {
+  ...{ rounds: 1, warmMs: 600, measureMs: 1_500, yardstickRequests: 500_000 },
+  ...{ memoryEvents: 200_000, streamEvents: 60_000, idleEvents: 200, cpuEvents: 1_000 },
+}
 
 process.on('exit', cleanUp)
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, () => process.exit(130))

@@ -9,9 +9,9 @@ const workloadsFolder = new URL('../workloads/', import.meta.url)
 const exitGraceMs = 5_000
 const running = new Set()
 
-/** Runs a workload from start to end. */
+/** Runs a workload from start to end: driven by the sliding window, or, with mode 'work', by itself. */
 export async function drive(job, { timeoutMs = 180_000 } = {}) {
-  const child = start({ ...job, mode: 'drive' })
+  const child = start({ mode: 'drive', ...job })
   const timer = setTimeout(() => child.kill('SIGKILL'), timeoutMs)
   try {
     return await child.outcome
@@ -26,6 +26,7 @@ export async function hold(job) {
   const child = start({ ...job, mode: 'hold' })
   await Promise.race([child.ready, child.outcome])
   return {
+    tell: (word) => child.send(word),
     async stop() {
       child.send('stop')
       const result = await child.outcome

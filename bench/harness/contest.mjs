@@ -7,7 +7,7 @@
 import { drive, hold } from './child.mjs'
 import { measureYardstick } from './floors.mjs'
 import { median } from './numbers.mjs'
-import { flushAndSettle } from './settle.mjs'
+import { flushAndSettle, settle } from './settle.mjs'
 import { verifyLog } from './verify.mjs'
 
 export const benchNamespace = 'bench'
@@ -16,9 +16,11 @@ export const benchTenant = 'acme'
 /**
  * @typedef {object} Contender
  * @property {string} name
- * @property {string} workload       file in workloads/
- * @property {number} width          calls in flight
+ * @property {string} [workload]     file in workloads/
+ * @property {number} [width]        calls in flight; without it the workload works by itself
  * @property {number} [count]        end after so many calls instead of after a time
+ * @property {Contender} [fill]      runs before, in a process of its own: what it stores is there when this one starts
+ * @property {(run: object) => Promise<object>} [conduct]  instead of a workload: drives several processes
  * @property {boolean} [latency]     measure the median time of a call instead of events a second
  * @property {number} [floor]        share of the yardstick it must reach
  * @property {string} [beside]       a workload that is kept open in another process meanwhile
@@ -62,21 +64,41 @@ export async function contest(run, contenders) {
  * before anything else happens to what was written.
  */
 export async function measure(run, contender, { rested, finished } = {}) {
-  const { redis, nats, control, problems } = run
+  const { control, problems } = run
   await flushAndSettle(control)
-  await rested?.()
-  const options = { redis, nats, ...contender.options }
   try {
-    const result = await beside(contender.beside, options, () => drive(jobOf(run, contender, options)))
+    if (contender.fill) await fill(run, contender)
+    await rested?.()
+    const result = await perform(run, contender)
     await finished?.()
-    if (result.stored !== undefined && result.stored !== result.events)
-      problems.push(`${contender.name}: ${result.events} acknowledged, ${result.stored} stored`)
-    const log = contender.verify ? await verify(run, contender, result) : undefined
+    const log = await judge(run, contender, result)
     return { value: contender.latency ? result.p50Ms : result.perSecond, log }
   } catch (error) {
     problems.push(`${contender.name} failed: ${error.message}`)
     return undefined
   }
+}
+
+/** What is stored beforehand is judged too: nobody can process in order what was not stored so. */
+async function fill(run, { name, fill: filler }) {
+  const named = { ...filler, name: `${name}, filling` }
+  await judge(run, named, await perform(run, named))
+  await settle(run.control)
+}
+
+function perform(run, contender) {
+  if (contender.conduct) return contender.conduct(run)
+  const options = { redis: run.redis, nats: run.nats, ...contender.options }
+  return beside(contender.beside, options, () => drive(jobOf(run, contender, options)))
+}
+
+/** Adds what is wrong with a result to the run's problems. */
+async function judge(run, contender, result) {
+  const { name } = contender
+  if (result.stored !== undefined && result.stored !== result.events)
+    run.problems.push(`${name}: ${result.events} acknowledged, ${result.stored} stored`)
+  for (const problem of result.problems ?? []) run.problems.push(`${name}: ${problem}`)
+  return contender.verify ? await verify(run, contender, result) : undefined
 }
 
 /** Runs `work` while another process, if any, keeps a workload open; that process never outlives it. */
@@ -93,11 +115,11 @@ async function beside(workload, options, work) {
 }
 
 function jobOf({ plan }, { workload, width, count, latency }, options) {
+  if (width === undefined) return { mode: 'work', workload, options }
   const forMs = count === undefined ? plan.measureMs : undefined
   return { workload, width, warmMs: plan.warmMs, forMs, count, measureLatency: latency, options }
 }
 
-/** Adds what is wrong with the log to the run's problems. */
 async function verify({ control, problems }, { name, options }, { report }) {
   const log = await verifyLog(control, {
     namespace: benchNamespace,

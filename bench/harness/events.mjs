@@ -46,3 +46,10 @@ export function expectedEvents(count, keys = defaultKeys) {
 
 /** The event's number, read back from its data. */
 export const numberOf = (data) => data.i - firstI
+
+/** The event's place among those of its key, from 0 on, read back from its data. */
+export const placeOf = (data) => data.n - firstN
+
+/** The number of the key of each of the first `count` events. */
+export const keyNumbers = (count, keys = defaultKeys) =>
+  Uint32Array.from({ length: count }, (_, i) => scatter(i) % keys)

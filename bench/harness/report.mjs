@@ -66,5 +66,6 @@ const rounded = (value) => (value === undefined ? null : Number(value.toPrecisio
 
 function figure(value) {
   if (value === undefined) return '–'
+  if (Number.isInteger(value)) return value.toLocaleString('en')
   return value >= 1000 ? Math.round(value).toLocaleString('en') : value.toPrecision(3)
 }

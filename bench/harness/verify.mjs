@@ -65,7 +65,7 @@ function jsonEnvelopeBytes(partition, { seq, prev, header, dataText }) {
   return Buffer.byteLength(rest) + Buffer.byteLength(dataText) + ',"data":'.length
 }
 
-async function logStreams(redis, namespace) {
+export async function logStreams(redis, namespace) {
   const names = []
   for await (const page of redis.scanStream({ match: `${namespace}:*:log`, type: 'stream', count: 1000 }))
     names.push(...page)

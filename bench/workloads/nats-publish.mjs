@@ -11,17 +11,19 @@ import { eventSource } from '../harness/events.mjs'
 
 const stream = 'bench'
 
-export async function open({ nats, keys }) {
+/** @param {{ keepStream?: boolean }} options  keepStream leaves the events to a consumer in another process */
+export async function open({ nats, keys, keepStream = false }) {
   const connection = await connect({ servers: nats.servers, noAsyncTraces: true })
   const manager = await jetstreamManager(connection)
   await manager.streams.add({ name: stream, subjects: ['order.>'], storage: 'file' })
+  await manager.streams.purge(stream) // what a consumer that failed has left
   const client = jetstream(connection)
   const nextEvent = eventSource(keys)
   return {
     call: (i) => client.publish('order.paid', JSON.stringify(nextEvent(i).data)),
     stored: async () => (await manager.streams.info(stream)).state.messages,
     async close() {
-      await manager.streams.delete(stream)
+      if (!keepStream) await manager.streams.delete(stream)
       await connection.close()
     },
   }
