@@ -85,7 +85,9 @@ export class Turn implements PartitionEvents {
   /** Everything in hand is done. */
   done(): void {
     const { held, hand } = this.#options
-    if (hand.length > 0) held.done(hand.splice(0))
+    if (hand.length === 0) return
+    held.done(hand)
+    hand.length = 0
   }
 
   #one(): Promise<Step> {
