@@ -151,7 +151,12 @@ export class Bus<R extends Registry = Registry> {
     this.streams = createStreamsView(this.#backbone, settings.clock)
     const about = { version, pid: process.pid, host: hostname() }
     this.#worker = new Worker({ ...settings, about })
-    this.#processors = new Processors({ ...settings, about, saw: (p, seq) => this.#publisher.saw(p, seq) })
+    this.#processors = new Processors({
+      ...settings,
+      about,
+      source: this.#backbone,
+      saw: (partition, seq) => this.#publisher.saw(partition, seq),
+    })
     this.#handling.add({ name: 'publish', isIdle: async () => this.#publisher.waiting.calls === 0 })
     this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }

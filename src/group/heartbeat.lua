@@ -157,8 +157,12 @@ local function divide_now()
 end
 if divide and divide <= now and count > 0 then divide_now() end
 
--- What nobody holds any more, or was held for too long, goes to who is to have it.
+-- What nobody holds any more, or was held for too long, goes to who is to have it. Whoever is told when something is due,
+-- also the moment at which a silent member expires, comes back just then and not up to a heartbeat later.
 local due = divide or math.huge
+for other, member in pairs(there) do
+  if other ~= name then due = math.min(due, math.max(calm, member.seen + expiry + 1)) end
+end
 for partition = 0, partitions - 1 do
   local one = held[partition]
   if one.wanted ~= '-' and one.wanted ~= one.owner then

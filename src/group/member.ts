@@ -9,7 +9,7 @@
  *
  * Every answer is the whole state, so a lost one is made up for by the next. What changes is told to the keeper.
  */
-import type { Connection } from '../redis/connection.ts'
+import { type Connection, mayPass } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
 import type { GroupKeys } from '../redis/keys.ts'
 import { runScript } from '../redis/script.ts'
@@ -47,6 +47,11 @@ export interface Keeper {
 /** The hint that is for all members. */
 const everyone = '*'
 
+/** Redis is away: that is reported already, and its return is heard. */
+function whileAway(error: unknown): undefined {
+  if (!mayPass(error)) throw error
+}
+
 export class GroupMember {
   readonly #context: MemberContext
   readonly #options: MemberOptions
@@ -54,7 +59,7 @@ export class GroupMember {
   readonly #start: string
   readonly #owned = new Map<number, Grant>()
   #loop: Loop | undefined
-  #unlisten: (() => void) | undefined
+  readonly #unlisten: (() => void)[] = []
   #unsure: Timer | undefined
   #sureUntil = 0
   #revision: number | undefined
@@ -69,14 +74,20 @@ export class GroupMember {
 
   async start(): Promise<void> {
     const { keys, name, group } = this.#options
-    this.#unlisten = await this.#context.hints.listen(keys.groupWake, (names) => {
-      if (names === everyone || names.split(' ').includes(name)) this.#loop?.wake()
-    })
-    if (this.#ended) return this.#unlisten()
+    const { hints, connection } = this.#context
+    this.#unlisten.push(
+      await hints.listen(keys.groupWake, (names) => {
+        if (names === everyone || names.split(' ').includes(name)) this.#loop?.wake()
+      }),
+      // After an absence of Redis at once: the others are calm for two heartbeats only.
+      connection.onReady(() => this.#loop?.wake()),
+    )
+    if (this.#ended) return this.#stopListening()
     let act: 'join' | 'beat' = 'join'
     this.#loop = startLoop(this.#context, `group.${group}`, async () => {
-      const dueInMs = await this.#beat(act)
-      act = 'beat'
+      const dueInMs = await this.#beat(act, () => {
+        act = 'beat'
+      }).catch(whileAway)
       return { againInMs: Math.min(this.#options.timing.heartbeatMs, dueInMs ?? Number.POSITIVE_INFINITY) }
     })
   }
@@ -111,12 +122,13 @@ export class GroupMember {
     return runScript(this.#context.connection.redis, heartbeatScript, input)
   }
 
-  async #beat(act: 'join' | 'beat'): Promise<number | undefined> {
+  async #beat(act: 'join' | 'beat', heard: () => void): Promise<number | undefined> {
     const { clock } = this.#context
     const { expiryMs } = this.#options.timing
     // Counted from before it was sent: the server heard it later than that, never earlier.
     const sentAt = clock.monotonicMs()
     const reply = await this.#say(act)
+    heard()
     if (this.#ended) return undefined
     if (reply.kind !== 'member') {
       this.#end()
@@ -157,7 +169,11 @@ export class GroupMember {
     this.#ended = true
     this.#sureUntil = 0
     this.#unsure?.cancel()
-    this.#unlisten?.()
+    this.#stopListening()
     this.#loseAll()
+  }
+
+  #stopListening(): void {
+    for (const unlisten of this.#unlisten.splice(0)) unlisten()
   }
 }

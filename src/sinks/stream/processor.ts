@@ -13,6 +13,7 @@ import type { Grant, GroupTiming } from '../../group/scripts.ts'
 import type { LogGrowth } from '../../log/growth.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { LogPages } from '../../log/read.ts'
+import type { LogSource } from '../../log/view.ts'
 import { createPatternTable } from '../../pattern.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
@@ -34,6 +35,7 @@ export interface RunContext extends LoopContext {
   connection: Connection
   hints: Hints
   growth: LogGrowth
+  source: LogSource
   worker: string
   about: Readonly<Record<string, unknown>>
   timing: GroupTiming
@@ -65,7 +67,7 @@ export class Processor implements Keeper {
 
   async start(context: RunContext): Promise<void> {
     if (this.#running || this.#closed) return
-    const { namespace, connection, worker, about, timing, growth } = context
+    const { namespace, source, worker, about, timing, growth } = context
     const keys = processorKeys(namespace.name, this.name)
     const { commit } = this.settings
     const ground = { ...context, clock: context.network }
@@ -78,7 +80,7 @@ export class Processor implements Keeper {
     const group = `stream.${this.name}`
     const member = new GroupMember(ground, { group, keys, partitions, name: worker, timing, about }, this)
     this.#running = { context, keys, member, commits }
-    await declareProcessor(connection.redis, namespace, this.name, this.settings)
+    await source.read((redis) => declareProcessor(redis, namespace, this.name, this.settings))
     await growth.start()
     await member.start()
     this.#holds = startLoop(ground, `stream.${this.name}.holds`, () => this.#moveHolds())

@@ -3,6 +3,7 @@ import { BusbarError, shown } from '../../errors.ts'
 import type { GroupTiming } from '../../group/scripts.ts'
 import { LogGrowth } from '../../log/growth.ts'
 import type { Namespace } from '../../log/namespace.ts'
+import type { LogSource } from '../../log/view.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import type { Clock } from '../../runtime/clock.ts'
@@ -19,6 +20,8 @@ export interface ProcessorsOptions extends LoopContext {
   groupTiming: GroupTiming
   /** What the process says of itself, for people. */
   about: Readonly<Record<string, unknown>>
+  /** Waits for a lost connection. */
+  source: LogSource
   /** The log was seen to reach this seq. */
   saw(partition: number, seq: number): void
 }
@@ -60,12 +63,12 @@ export class Processors {
 
   /** Starts those named, or all. */
   async start({ namespace, reads, hints }: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
-    const { clock, network, randomness, telemetry, worker, groupTiming, about, saw } = this.#options
+    const { clock, network, randomness, telemetry, worker, groupTiming, about, source, saw } = this.#options
     const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
     if (wanted.length === 0) return
     const context = { clock, network, randomness, telemetry, namespace, connection: reads, hints }
     this.#growth ??= new LogGrowth({ ...context, clock: network, saw })
-    const run = { ...context, growth: this.#growth, worker, about, timing: groupTiming }
+    const run = { ...context, source, growth: this.#growth, worker, about, timing: groupTiming }
     for (const processor of wanted) {
       this.#running.add(processor)
       await processor.start(run)
