@@ -88,8 +88,11 @@ local function remove(gone, how)
   end
 end
 
--- After a time in which nobody at all was heard it was Redis that was away: nobody expires before all could be heard.
+-- After a time in which nobody at all was heard either Redis was away or everyone was: nobody expires for two heartbeats.
+-- A member that comes back from such a time shows that it was Redis. Then that time counts for nobody: everyone has the
+-- whole expiry to come back, and connections do not come back all at once.
 if beat > 0 and now - beat > expiry / 2 then calm = now + 2 * heartbeat end
+if now < calm and own and own.start == start and own.seen < now - expiry / 2 then calm = now + expiry end
 if now >= calm then
   for other, member in pairs(there) do
     if member.seen < now - expiry then remove(other, 'expired') end

@@ -79,7 +79,7 @@ export class GroupMember {
       await hints.listen(keys.groupWake, (names) => {
         if (names === everyone || names.split(' ').includes(name)) this.#loop?.wake()
       }),
-      // After an absence of Redis at once: the others are calm for two heartbeats only.
+      // After an absence of Redis at once: the others give it no more than an expiry.
       connection.onReady(() => this.#loop?.wake()),
     )
     if (this.#ended) return this.#stopListening()
