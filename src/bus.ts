@@ -23,6 +23,8 @@ import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import type { ScheduledEvent } from './tasks/schedule.ts'
+import type { SchedulesView } from './tasks/schedules.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
 
@@ -77,6 +79,8 @@ export class Bus<R extends Registry = Registry> {
   readonly telemetry: Telemetry
   /** Reads what is stored. */
   readonly log: LogView
+  /** What is stored of schedules, whoever declared them. */
+  readonly schedules: SchedulesView
   readonly #settings: Settings
   readonly #backbone: Backbone
   readonly #publisher: Publisher
@@ -103,7 +107,12 @@ export class Bus<R extends Registry = Registry> {
       },
     )
     this.log = createLogView(this.#backbone)
-    this.#worker = new Worker(settings)
+    this.#worker = new Worker({
+      ...settings,
+      source: this.#backbone,
+      publish: (event, call) => this.#publish(event, undefined, call),
+    })
+    this.schedules = this.#worker.schedules
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
@@ -172,6 +181,13 @@ export class Bus<R extends Registry = Registry> {
   /** Declares what this process does at start, at an interval or by cron: on the leader, or in each process. */
   task(name: string, options: TaskOptions, handler: TaskHandler): this {
     this.#worker.tasks.declare(name, options, handler)
+    return this
+  }
+
+  /** Declares an event that is published at each tick of a cron, exactly once however many processes run. */
+  schedule(name: string, cron: string, event: ScheduledEvent, { timezone = 'UTC' }: { timezone?: string } = {}): this {
+    const { type, data, tenant, key } = event
+    this.#worker.schedules.declare(name, cron, timezone, this.#write(type, data, { tenant, key }))
     return this
   }
 
@@ -244,6 +260,12 @@ export class Bus<R extends Registry = Registry> {
     if (registry.size === 0) return writeEvent(type, data, place)
     const applied = applyRegistry(registry, type, data, place)
     return writeEvent(type, applied.data, applied.place)
+  }
+
+  #publish(event: WrittenEvent, timeout: Duration | undefined, options: CallOptions): Promise<Published> {
+    return new Promise((resolve, reject) => {
+      this.#submit(withOptions(this.#call(event, timeout, resolve, reject), [event], options))
+    })
   }
 
   #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {

@@ -1,5 +1,5 @@
 /**
- * What a running bus does beside publishing: it leads or follows, and runs its tasks.
+ * What a running bus does beside publishing: it leads or follows, runs its tasks and, as the leader, fires schedules.
  *
  *   made       declarations gather
  *   running    member of the group `workers`
@@ -7,16 +7,22 @@
  */
 import { Leadership } from '../group/leadership.ts'
 import type { GroupTiming } from '../group/scripts.ts'
+import type { LogSource } from '../log/view.ts'
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
-import { groupKeys, workersGroup } from '../redis/keys.ts'
+import { groupKeys, workersGroup, workersKeys } from '../redis/keys.ts'
 import { serverMs } from '../redis/server-time.ts'
-import type { LoopContext } from '../runtime/loop.ts'
+import type { Loop, LoopContext } from '../runtime/loop.ts'
+import { startDuty } from './duty.ts'
+import { type FireContext, fireDuty } from './fire.ts'
+import { Schedules } from './schedules.ts'
 import { Tasks } from './tasks.ts'
 
 export interface WorkerOptions extends LoopContext {
   worker: string
   groupTiming: GroupTiming
+  source: LogSource
+  publish: FireContext['publish']
 }
 
 export interface WorkerGround {
@@ -27,30 +33,41 @@ export interface WorkerGround {
 
 export class Worker {
   readonly tasks = new Tasks()
+  readonly schedules: Schedules
   readonly #options: WorkerOptions
   #leadership: Leadership | undefined
+  #duties: Loop[] = []
   #stopped = false
 
   constructor(options: WorkerOptions) {
     this.#options = options
+    this.schedules = new Schedules(options.source, options.clock)
   }
 
   async start({ namespace, reads, hints }: WorkerGround): Promise<void> {
+    // First: as the leader it would fire what these definitions replace.
+    await this.schedules.store()
     if (this.#stopped) return
     const { clock, randomness, telemetry, worker, groupTiming } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
-    this.#leadership = new Leadership(context, {
+    const keys = workersKeys(namespace.name)
+    const leadership = new Leadership(context, {
       keys: groupKeys(namespace.name, workersGroup),
       worker,
       timing: groupTiming,
     })
-    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, this.#leadership)
-    await this.#leadership.start()
+    this.#leadership = leadership
+    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership)
+    const dutyContext = { ...context, leadership, channel: keys.due }
+    const firing = fireDuty({ ...context, keys, publish: this.#options.publish })
+    this.#duties = [startDuty(dutyContext, 'leader.schedules', firing)]
+    await leadership.start()
   }
 
   async stop(deadlineMs: number): Promise<void> {
     this.#stopped = true
     await this.tasks.stop(this.#options, deadlineMs)
+    await Promise.all(this.#duties.map((duty) => duty.stop({ deadlineMs })))
     await this.#leadership?.stop(deadlineMs)
   }
 }

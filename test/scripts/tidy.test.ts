@@ -18,6 +18,7 @@ import {
   partitionKeys,
   workersKeys,
 } from '../../src/redis/keys.ts'
+import { firedScript, scheduleScript } from '../../src/tasks/scripts.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -45,6 +46,8 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     keys: beat.keys,
     said: [{ partition: 1, epoch: 1, cursor: 1, release: false }],
   }),
+  'src/tasks/schedule.lua': call(scheduleScript, { keys: workersKeys('ns'), name: 's', definition: '{}', most: 1 }),
+  'src/tasks/fired.lua': call(firedScript, { keys: workersKeys('ns'), name: 's', definition: '{}', firedMs: 1 }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
 }
 
