@@ -65,8 +65,11 @@ export class Backbone {
   }
 
   /** Runs a read; one that meets a lost connection is asked again until the timeout. */
-  async read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>): Promise<T> {
-    const { clock, timeoutMs } = this.options
+  async read<T>(
+    ask: (redis: Redis, namespace: Namespace) => Promise<T>,
+    timeoutMs = this.options.timeoutMs,
+  ): Promise<T> {
+    const { clock } = this.options
     const deadlineAt = clock.monotonicMs() + timeoutMs
     const { reads, namespace } = await this.#within(timeoutMs, this.open())
     for (;;) {

@@ -15,9 +15,10 @@ import { readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { MatchedTypes, Pattern } from './pattern.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
+import { type Delayed, type DelayedView, Delayer } from './publish/delayed.ts'
 import { Publisher } from './publish/publisher.ts'
 import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
-import { liveChannelPrefix } from './redis/keys.ts'
+import { liveChannelPrefix as liveChannelPrefixOf } from './redis/keys.ts'
 import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
@@ -32,6 +33,18 @@ export interface PublishOptions extends EventPlace {
   idempotencyKey?: string
   /** seq of the object's last event, or null for none: anything else is a CONFLICT. */
   expectPrev?: number | null
+  timeout?: Duration
+  delay?: undefined
+  at?: undefined
+}
+
+/** Not visible before it is due; then it gets its place in the log. */
+export interface DelayOptions extends EventPlace {
+  /** From now, at most 366 days. Give this or `at`. */
+  delay?: Duration | undefined
+  /** A Date, or ms since the epoch; one that has passed means at once. */
+  at?: Date | number | undefined
+  idempotencyKey?: string
   timeout?: Duration
 }
 
@@ -81,9 +94,12 @@ export class Bus<R extends Registry = Registry> {
   readonly log: LogView
   /** What is stored of schedules, whoever declared them. */
   readonly schedules: SchedulesView
+  /** Delayed events that are not due yet. */
+  readonly delayed: DelayedView
   readonly #settings: Settings
   readonly #backbone: Backbone
   readonly #publisher: Publisher
+  readonly #delayer: Delayer
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
   #opening = false
@@ -97,30 +113,44 @@ export class Bus<R extends Registry = Registry> {
     this.namespace = settings.namespace.name
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
+    const liveChannelPrefix = settings.liveChannel ? liveChannelPrefixOf(this.namespace) : ''
     this.#publisher = new Publisher(
       { clock: settings.clock, telemetry: settings.telemetry, grown: (partition) => this.#trimSoon(partition) },
       {
         process: settings.randomness.id(),
         maxWaiting: settings.maxWaiting,
         maxWaitingBytes: settings.maxWaitingBytes,
-        liveChannelPrefix: settings.liveChannel ? liveChannelPrefix(this.namespace) : '',
+        liveChannelPrefix,
       },
     )
     this.log = createLogView(this.#backbone)
+    this.#delayer = new Delayer({ ...settings, source: this.#backbone })
+    this.delayed = this.#delayer
     this.#worker = new Worker({
       ...settings,
       source: this.#backbone,
       publish: (event, call) => this.#publish(event, undefined, call),
+      floorOf: (partition) => this.#publisher.floorOf(partition),
+      saw: (partition, seq) => this.#publisher.saw(partition, seq),
+      liveChannelPrefix,
     })
     this.schedules = this.#worker.schedules
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
+  publish<T extends TypeName<R>>(type: T, data?: DataIn<R, T>, options?: PublishOptions): Promise<Published>
+  /** Keeps one event until it is due. A running bus of the namespace then puts it into the log. */
+  publish<T extends TypeName<R>>(type: T, data: DataIn<R, T>, options: DelayOptions): Promise<Delayed>
   publish<T extends TypeName<R>>(
     type: T,
     data?: DataIn<R, T>,
-    options: PublishOptions = noOptions,
-  ): Promise<Published> {
+    options: PublishOptions | DelayOptions = noOptions,
+  ): Promise<Published | Delayed> {
+    if (options.delay !== undefined || options.at !== undefined) return this.#delay(type, data, options)
+    return this.#publishNow(type, data, options as PublishOptions)
+  }
+
+  #publishNow(type: string, data: unknown, options: PublishOptions): Promise<Published> {
     return new Promise((resolve, reject) => {
       const event = this.#write(type, data, options)
       const call = this.#call(event, options.timeout, resolve, reject)
@@ -157,7 +187,7 @@ export class Bus<R extends Registry = Registry> {
     const answers = events.map(async (event) => {
       if (typeof event !== 'object' || event === null) throw notAnEvent(event, '{ type, data }')
       const { type, data, ...rest } = event
-      return this.publish(type as TypeName<R>, data as never, { ...rest, ...options })
+      return this.#publishNow(type, data, { ...notDelayed(rest), ...options })
     })
     const settled = await Promise.allSettled(answers)
     return settled.map((answer) => {
@@ -213,6 +243,7 @@ export class Bus<R extends Registry = Registry> {
    * unless the caller has more to end and says `signals: false`.
    */
   async run({ signals = true }: { signals?: boolean } = {}): Promise<this> {
+    if (!this.#opening) this.#open()
     const opened = await this.#backbone.open()
     const { namespace, retainer } = opened
     if (this.#loops.length > 0) return this
@@ -250,7 +281,7 @@ export class Bus<R extends Registry = Registry> {
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
     for (const reader of this.#readers) await reader.return()
     await this.#hub?.stop(timeoutMs)
-    await this.#publisher.close(timeoutMs)
+    await Promise.all([this.#publisher.close(timeoutMs), this.#delayer.close(timeoutMs)])
     await this.#backbone.close()
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
   }
@@ -262,6 +293,11 @@ export class Bus<R extends Registry = Registry> {
     return writeEvent(type, applied.data, applied.place)
   }
 
+  async #delay(type: string, data: unknown, options: DelayOptions): Promise<Delayed> {
+    const event = this.#write(type, data, options)
+    return this.#delayer.delay(event, options, this.#timeoutMs(options.timeout))
+  }
+
   #publish(event: WrittenEvent, timeout: Duration | undefined, options: CallOptions): Promise<Published> {
     return new Promise((resolve, reject) => {
       this.#submit(withOptions(this.#call(event, timeout, resolve, reject), [event], options))
@@ -269,9 +305,13 @@ export class Bus<R extends Registry = Registry> {
   }
 
   #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
-    const { clock, timeoutMs: usual } = this.#settings
-    const timeoutMs = timeout === undefined ? usual : durationOf('timeout', timeout)
-    return simpleCall(event, timeoutMs, Math.ceil(clock.monotonicMs() + timeoutMs), resolve, reject)
+    const timeoutMs = this.#timeoutMs(timeout)
+    const deadlineAt = Math.ceil(this.#settings.clock.monotonicMs() + timeoutMs)
+    return simpleCall(event, timeoutMs, deadlineAt, resolve, reject)
+  }
+
+  #timeoutMs(timeout: Duration | undefined): number {
+    return timeout === undefined ? this.#settings.timeoutMs : durationOf('timeout', timeout)
   }
 
   #submit(call: Call): void {
@@ -310,6 +350,18 @@ export class Bus<R extends Registry = Registry> {
 
 const notAnEvent = (event: unknown, shape: string): BusbarError =>
   BusbarError.of('EVENT_INVALID', { field: 'events', value: shown(event), problem: `must hold events like ${shape}` })
+
+/** Its answers are places in the log, which a delayed event does not have. */
+function notDelayed<T extends object>(options: T): T {
+  for (const field of ['delay', 'at'])
+    if ((options as Record<string, unknown>)[field] !== undefined)
+      throw BusbarError.of('EVENT_INVALID', {
+        field,
+        value: shown((options as Record<string, unknown>)[field]),
+        problem: 'is for single publishes; publish delayed events one by one',
+      })
+  return options
+}
 
 function checkCount(events: unknown): void {
   if (!Array.isArray(events) || events.length === 0)

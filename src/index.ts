@@ -4,6 +4,7 @@ export {
   busbar,
   type CommitEvent,
   type CommitOptions,
+  type DelayOptions,
   type EventOf,
   type Live,
   type PublishAllAnswer,
@@ -20,6 +21,7 @@ export type { HistoryOptions } from './log/read.ts'
 export type { LogView, ReadOptions } from './log/view.ts'
 export { compilePattern, type Matcher, type Pattern } from './pattern.ts'
 export type { Published } from './publish/call.ts'
+export type { Delayed, DelayedEvent, DelayedView } from './publish/delayed.ts'
 export { type EventDefinition, event } from './registry.ts'
 export type { Clock, Randomness } from './runtime/clock.ts'
 export type { TelemetryEvent, TelemetryListener, TelemetryName } from './runtime/telemetry.ts'

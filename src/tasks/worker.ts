@@ -1,5 +1,6 @@
 /**
- * What a running bus does beside publishing: it leads or follows, runs its tasks and, as the leader, fires schedules.
+ * What a running bus does beside publishing: it leads or follows, runs its tasks and, as the leader, fires schedules
+ * and appends delayed events.
  *
  *   made       declarations gather
  *   running    member of the group `workers`
@@ -7,12 +8,14 @@
  */
 import { Leadership } from '../group/leadership.ts'
 import type { GroupTiming } from '../group/scripts.ts'
+import type { Namespace } from '../log/namespace.ts'
 import type { LogSource } from '../log/view.ts'
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
 import { groupKeys, workersGroup, workersKeys } from '../redis/keys.ts'
 import { serverMs } from '../redis/server-time.ts'
 import type { Loop, LoopContext } from '../runtime/loop.ts'
+import { type AppendContext, appendDuty } from './append.ts'
 import { startDuty } from './duty.ts'
 import { type FireContext, fireDuty } from './fire.ts'
 import { Schedules } from './schedules.ts'
@@ -23,11 +26,15 @@ export interface WorkerOptions extends LoopContext {
   groupTiming: GroupTiming
   source: LogSource
   publish: FireContext['publish']
+  floorOf: AppendContext['floorOf']
+  saw: AppendContext['saw']
+  liveChannelPrefix: string
 }
 
 export interface WorkerGround {
-  namespace: { name: string }
+  namespace: Namespace
   reads: Connection
+  writes: Connection
   hints: Hints
 }
 
@@ -44,7 +51,7 @@ export class Worker {
     this.schedules = new Schedules(options.source, options.clock)
   }
 
-  async start({ namespace, reads, hints }: WorkerGround): Promise<void> {
+  async start({ namespace, reads, writes, hints }: WorkerGround): Promise<void> {
     // First: as the leader it would fire what these definitions replace.
     await this.schedules.store()
     if (this.#stopped) return
@@ -60,7 +67,11 @@ export class Worker {
     this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership)
     const dutyContext = { ...context, leadership, channel: keys.due }
     const firing = fireDuty({ ...context, keys, publish: this.#options.publish })
-    this.#duties = [startDuty(dutyContext, 'leader.schedules', firing)]
+    const appending = appendDuty({ ...this.#options, namespace, reads, writes })
+    this.#duties = [
+      startDuty(dutyContext, 'leader.schedules', firing),
+      startDuty(dutyContext, 'leader.delayed', appending),
+    ]
     await leadership.start()
   }
 

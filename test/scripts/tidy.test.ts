@@ -8,7 +8,7 @@ import { openScript } from '../../src/log/namespace.ts'
 import { eventScript, historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
-import { publishScript } from '../../src/publish/scripts.ts'
+import { cancelScript, delayScript, dueScript, publishScript } from '../../src/publish/scripts.ts'
 import {
   groupKeys,
   keyRecogniser,
@@ -36,6 +36,19 @@ const beat = { keys: groupKeys('ns', 'g'), act: 'beat' as const, name: 'm', star
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
   'src/publish/publish.lua': call(publishScript, flush),
+  'src/publish/delay.lua': call(delayScript, {
+    keys,
+    partition: 0,
+    due: { delayMs: 1 },
+    furthestMs: 1,
+    most: 1,
+    once: { key: `${keys.oncePrefix}x`, forMs: 1 },
+    body: 'b',
+    channel: 'c',
+    envelope: '{}',
+  }),
+  'src/publish/due.lua': call(dueScript, { keys, maxEvents: 1, maxBytes: 1 }),
+  'src/publish/cancel.lua': call(cancelScript, { keys, number: '1' }),
   'src/log/namespace.lua': call(openScript, { name: 'ns', partitions: 2, retention: undefined }),
   'src/log/event.lua': call(eventScript, { keys, seq: 1 }),
   'src/log/history.lua': call(historyScript, { keys, object: 'o', from: 1, limit: 1 }),
@@ -133,7 +146,7 @@ describe.each(scripts)('%s', (path) => {
 
   test('may run without memory, unless it publishes', () => {
     expect(flags).toMatch(/^#!lua( flags=[a-z,-]+)?$/)
-    expect(flags.includes('allow-oom')).toBe(path !== 'src/publish/publish.lua')
+    expect(flags.includes('allow-oom')).toBe(!['src/publish/publish.lua', 'src/publish/delay.lua'].includes(path))
   })
 })
 
