@@ -146,7 +146,8 @@ export class Delayer implements DelayedView {
   #keep(event: WrittenEvent, due: Due, idempotencyKey: string | undefined, timeoutMs: number): Promise<DelayReply> {
     const { source, clock, randomness } = this.#context
     const scope = idempotencyKey === undefined ? '' : scopeOf(event)
-    const once = idempotencyKey ?? randomness.id()
+    const call = randomness.id()
+    const once = idempotencyKey ?? call
     const hash = event.hash ?? objectHash(scope + once)
     const digest = createHash('sha1')
       .update(`${Buffer.byteLength(scope)}:${scope}${once}`)
@@ -171,6 +172,7 @@ export class Delayer implements DelayedView {
         furthestMs,
         most: mostPerPartition,
         once: { key: keys.oncePrefix + digest, forMs: idempotencyKey === undefined ? tokenMs : onceMs },
+        call,
         body: fingerprint([event], {}),
         channel: workersKeys(name).due,
         envelope: envelopeOf(event),

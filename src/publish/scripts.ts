@@ -75,6 +75,8 @@ export interface DelayInput {
   most: number
   /** Where the answer is remembered, and for how long. */
   once: { key: string; forMs: number }
+  /** Random, the same when the call is repeated. */
+  call: string
   body: string
   channel: string
   envelope: string
@@ -89,7 +91,7 @@ export type DelayReply =
 export const delayScript = defineScript({
   file: new URL('./delay.lua', import.meta.url),
   keys: ({ keys, once }: DelayInput) => [keys.delayed, keys.delayedEvents, keys.meta, once.key],
-  args: ({ nowUs, partition, due, furthestMs, most, once, body, channel, envelope }) => [
+  args: ({ nowUs, partition, due, furthestMs, most, once, call, body, channel, envelope }) => [
     nowUs ?? '',
     partition,
     'delayMs' in due ? due.delayMs : '',
@@ -97,6 +99,7 @@ export const delayScript = defineScript({
     furthestMs,
     most,
     once.forMs,
+    call,
     body,
     channel,
     envelope,

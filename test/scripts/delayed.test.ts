@@ -15,6 +15,7 @@ function delayed(partition: Partition) {
       calls += 1
       const once = { key: `${keys.oncePrefix}${calls}`, forMs: 1_000 }
       const due = { delayMs: 10 }
+      const call = `call-${calls}`
       const envelope = envelopeOf('acme/k')
       const limits = { furthestMs: 1_000, most: 10 }
       const input = {
@@ -23,6 +24,7 @@ function delayed(partition: Partition) {
         partition: 3,
         due,
         once,
+        call,
         body: 'b',
         channel: keys.wake,
         envelope,
@@ -74,12 +76,13 @@ describe('delay.lua', () => {
     expect(hints).toEqual(['3', '3'])
   })
 
-  test('the same call again: duplicate, the first answer; another body, or a plain publish before: reused', async () => {
+  test('the same call again: the first answer; another one under its key: duplicate; another body, or a plain publish before: reused', async () => {
     const partition = testPartition()
     const { delay, left } = delayed(partition)
     const once = { key: `${partition.keys.oncePrefix}x`, forMs: 1_000 }
     const first = await delay({ once })
     expect(await delay({ once, due: { delayMs: 99 } })).toEqual({ ...first, kind: 'duplicate' })
+    expect(await delay({ once, due: { delayMs: 99 }, call: 'call-1' })).toEqual(first)
     expect(await delay({ once, body: 'other' })).toEqual({ kind: 'reused' })
     await partition.redis.set(`${partition.keys.oncePrefix}y`, '12 1  b')
     expect(await delay({ once: { key: `${partition.keys.oncePrefix}y`, forMs: 1 } })).toEqual({ kind: 'reused' })

@@ -43,6 +43,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     furthestMs: 1,
     most: 1,
     once: { key: `${keys.oncePrefix}x`, forMs: 1 },
+    call: 't',
     body: 'b',
     channel: 'c',
     envelope: '{}',
