@@ -38,12 +38,14 @@ describe('several processes', () => {
   })
 
   test('[P21] fired again with its record lost, by a leader that never declared it: stored once', async () => {
-    const { bus } = watchedBus({ clock: clockFrom('2026-07-01T11:59:59.800Z') })
+    const clock = clockFrom('2026-07-01T11:59:59.800Z')
+    const { bus } = watchedBus({ clock })
     const redis = plainRedis()
     bus.schedule('noon', '0 12 * * *', { type: 'noon.struck', data: 12, tenant: 'acme', key: 'clock' })
     await bus.run()
     const { schedules } = workersKeys(bus.namespace)
     const before = (await redis.hget(schedules, 'noon'))!
+    clock.go()
     await eventually(async () => (await redis.hget(schedules, 'noon')) !== before)
     await bus.close()
     await redis.hset(schedules, 'noon', before)
@@ -91,9 +93,11 @@ describe('time zones', () => {
     ],
   ]
   test.each(days)('[P21] in Berlin, %s: %s ticks once, then at the right instant', async (_, cron, now, tick, next) => {
-    const { bus } = watchedBus({ clock: clockFrom(now) })
+    const clock = clockFrom(now)
+    const { bus } = watchedBus({ clock })
     bus.schedule('daily', cron, { type: 'day.begun' }, { timezone: 'Europe/Berlin' })
     await bus.run()
+    clock.go()
     await eventually(async () => (await bus.schedules.list())[0]?.fired === Date.parse(tick))
     expect(await isoTimesOf(bus)).toEqual([tick])
     expect(iso((await bus.schedules.list())[0]!.next)).toBe(next)
@@ -138,8 +142,7 @@ describe('ticks that nobody fired', () => {
     const second = watchedBus({ namespace, clock: clockFrom('2026-07-01T10:05:00.500Z') })
     await second.bus.run()
     await eventually(() => second.count('schedule.fired') >= 300)
-    const times = await timesOf(second.bus)
-    expect(times.slice(0, 300)).toEqual(
+    expect(await timesOf(second.bus)).toEqual(
       Array.from({ length: 300 }, (_, i) => Date.parse('2026-07-01T10:00:01Z') + i * 1_000),
     )
   })
@@ -160,7 +163,7 @@ describe('definitions', () => {
       tenant: 'default',
       key: null,
       data: { a: 1 },
-      fired: expect.closeTo(Date.parse('2026-07-01T10:30:00Z'), -5),
+      fired: Date.parse('2026-07-01T10:30:00Z'),
       next: Date.parse('2026-07-01T11:00:00Z'),
     })
     await one.bus.close()
