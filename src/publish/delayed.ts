@@ -12,6 +12,7 @@ import { createHash } from 'node:crypto'
 import { type Duration, parseDuration } from '../duration.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { checkText, limits, readEnvelope } from '../event.ts'
+import type { Namespace } from '../log/namespace.ts'
 import { objectHash, partitionOfHash } from '../log/partition.ts'
 import type { LogSource } from '../log/view.ts'
 import { mayPass } from '../redis/connection.ts'
@@ -20,7 +21,7 @@ import { runScript } from '../redis/script.ts'
 import type { Clock, Randomness } from '../runtime/clock.ts'
 import { refusalOf } from './answer.ts'
 import { fingerprint, scopeOf } from './call.ts'
-import { cancelScript, type DelayReply, delayScript } from './scripts.ts'
+import { cancelScript, type DelayInput, type DelayReply, delayScript } from './scripts.ts'
 import { envelopeOf, type WrittenEvent } from './written-event.ts'
 
 export interface DelayWish {
@@ -144,27 +145,45 @@ export class Delayer implements DelayedView {
   }
 
   #keep(event: WrittenEvent, due: Due, idempotencyKey: string | undefined, timeoutMs: number): Promise<DelayReply> {
-    const { source, clock, randomness } = this.#context
-    const scope = idempotencyKey === undefined ? '' : scopeOf(event)
-    const call = randomness.id()
-    const once = idempotencyKey ?? call
-    const hash = event.hash ?? objectHash(scope + once)
-    const digest = createHash('sha1')
-      .update(`${Buffer.byteLength(scope)}:${scope}${once}`)
-      .digest('hex')
+    const { source, clock } = this.#context
+    const inputIn = this.#inputs(event, due, idempotencyKey)
     let sent = false
     let over = false
     const unanswered = () =>
       sent
         ? BusbarError.of('OUTCOME_UNKNOWN', { timeoutMs })
         : BusbarError.of('NOT_STORED', { timeoutMs, problem: 'Redis cannot be reached' })
-    const asked = source.read((redis, { name, partitions }) => {
+    const asked = source.read((redis, namespace) => {
       // What was answered as not stored must not be sent any more.
       if (over) throw unanswered()
       sent = true
+      return runScript(redis, delayScript, inputIn(namespace))
+    }, timeoutMs)
+    return new Promise((resolve, reject) => {
+      const timer = clock.after(timeoutMs, () => {
+        over = true
+        reject(unanswered())
+      })
+      asked
+        .then(resolve, (error) => reject(mayPass(error) ? unanswered() : refusalOf(error)))
+        .finally(() => timer.cancel())
+    })
+  }
+
+  /** The same call each time it is asked for: only then is a repeat harmless. */
+  #inputs(event: WrittenEvent, due: Due, idempotencyKey: string | undefined): (namespace: Namespace) => DelayInput {
+    const { clock, randomness } = this.#context
+    const call = randomness.id()
+    const once = idempotencyKey ?? call
+    const scope = idempotencyKey === undefined ? '' : scopeOf(event)
+    const hash = event.hash ?? objectHash(scope + once)
+    const digest = createHash('sha1')
+      .update(`${Buffer.byteLength(scope)}:${scope}${once}`)
+      .digest('hex')
+    return ({ name, partitions }) => {
       const partition = partitionOfHash(hash, partitions.length)
       const keys = partitions[partition]!
-      return runScript(redis, delayScript, {
+      return {
         keys,
         nowUs: clock.serverUs?.(),
         partition,
@@ -176,17 +195,8 @@ export class Delayer implements DelayedView {
         body: fingerprint([event], {}),
         channel: workersKeys(name).due,
         envelope: envelopeOf(event),
-      })
-    }, timeoutMs)
-    return new Promise((resolve, reject) => {
-      const timer = clock.after(timeoutMs, () => {
-        over = true
-        reject(unanswered())
-      })
-      asked
-        .then(resolve, (error) => reject(mayPass(error) ? unanswered() : refusalOf(error)))
-        .finally(() => timer.cancel())
-    })
+      }
+    }
   }
 }
 
