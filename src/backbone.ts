@@ -72,8 +72,11 @@ export class Backbone {
   }
 
   /** Runs a read; one that meets a lost connection is asked again until the timeout. */
-  async read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>): Promise<T> {
-    const { network: clock, timeoutMs } = this.options
+  async read<T>(
+    ask: (redis: Redis, namespace: Namespace) => Promise<T>,
+    timeoutMs = this.options.timeoutMs,
+  ): Promise<T> {
+    const { network: clock } = this.options
     const deadlineAt = clock.monotonicMs() + timeoutMs
     const { reads, namespace } = await this.#within(timeoutMs, this.open())
     for (;;) {

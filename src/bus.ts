@@ -18,9 +18,10 @@ import { readLasts, readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { MatchedTypes, Pattern } from './pattern.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
+import { type Delayed, type DelayedView, Delayer } from './publish/delayed.ts'
 import { Publisher } from './publish/publisher.ts'
 import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
-import { liveChannelPrefix } from './redis/keys.ts'
+import { liveChannelPrefix as liveChannelPrefixOf } from './redis/keys.ts'
 import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
 import type { Handling } from './runtime/handling.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
@@ -31,6 +32,8 @@ import type { PartitionEvents } from './sinks/stream/events.ts'
 import type { ProcessorContext, ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
+import type { ScheduledEvent } from './tasks/schedule.ts'
+import type { SchedulesView } from './tasks/schedules.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
 import { version } from './version.ts'
@@ -39,6 +42,18 @@ export interface PublishOptions extends EventPlace {
   idempotencyKey?: string
   /** seq of the object's last event, or null for none: anything else is a CONFLICT. */
   expectPrev?: number | null
+  timeout?: Duration
+  delay?: undefined
+  at?: undefined
+}
+
+/** Not visible before it is due; then it gets its place in the log. */
+export interface DelayOptions extends EventPlace {
+  /** From now, at most 366 days. Give this or `at`. */
+  delay?: Duration | undefined
+  /** A Date, or ms since the epoch; one that has passed means at once. */
+  at?: Date | number | undefined
+  idempotencyKey?: string
   timeout?: Duration
 }
 
@@ -114,9 +129,14 @@ export class Bus<R extends Registry = Registry> {
   readonly log: LogView
   /** Processors of the namespace, whoever runs them. */
   readonly streams: StreamsView
+  /** What is stored of schedules, whoever declared them. */
+  readonly schedules: SchedulesView
+  /** Delayed events that are not due yet. */
+  readonly delayed: DelayedView
   readonly #settings: Settings
   readonly #backbone: Backbone
   readonly #publisher: Publisher
+  readonly #delayer: Delayer
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
   readonly #processors: Processors
@@ -133,6 +153,7 @@ export class Bus<R extends Registry = Registry> {
     this.worker = settings.worker
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
+    const liveChannelPrefix = settings.liveChannel ? liveChannelPrefixOf(this.namespace) : ''
     this.#publisher = new Publisher(
       {
         clock: settings.network,
@@ -144,29 +165,44 @@ export class Bus<R extends Registry = Registry> {
         process: settings.randomness.id(),
         maxWaiting: settings.maxWaiting,
         maxWaitingBytes: settings.maxWaitingBytes,
-        liveChannelPrefix: settings.liveChannel ? liveChannelPrefix(this.namespace) : '',
+        liveChannelPrefix,
       },
     )
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings.clock)
+    this.#delayer = new Delayer({ ...settings, source: this.#backbone })
+    this.delayed = this.#delayer
     const about = { version, pid: process.pid, host: hostname() }
-    this.#worker = new Worker({ ...settings, about })
-    this.#processors = new Processors({
+    const saw = (partition: number, seq: number) => this.#publisher.saw(partition, seq)
+    this.#worker = new Worker({
       ...settings,
       about,
       source: this.#backbone,
-      saw: (partition, seq) => this.#publisher.saw(partition, seq),
+      publish: (event, call) => this.#publish(event, undefined, call),
+      floorOf: (partition) => this.#publisher.floorOf(partition),
+      saw,
+      liveChannelPrefix,
     })
+    this.schedules = this.#worker.schedules
+    this.#processors = new Processors({ ...settings, about, source: this.#backbone, saw })
     this.#handling.add({ name: 'publish', isIdle: async () => this.#publisher.waiting.calls === 0 })
     this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
+  publish<T extends TypeName<R>>(type: T, data?: DataIn<R, T>, options?: PublishOptions): Promise<Published>
+  /** Keeps one event until it is due. A running bus of the namespace then puts it into the log. */
+  publish<T extends TypeName<R>>(type: T, data: DataIn<R, T>, options: DelayOptions): Promise<Delayed>
   publish<T extends TypeName<R>>(
     type: T,
     data?: DataIn<R, T>,
-    options: PublishOptions = noOptions,
-  ): Promise<Published> {
+    options: PublishOptions | DelayOptions = noOptions,
+  ): Promise<Published | Delayed> {
+    if (options.delay !== undefined || options.at !== undefined) return this.#delay(type, data, options)
+    return this.#publishNow(type, data, options as PublishOptions)
+  }
+
+  #publishNow(type: string, data: unknown, options: PublishOptions): Promise<Published> {
     return new Promise((resolve, reject) => {
       const event = this.#write(type, data, options)
       const call = this.#call(event, options.timeout, resolve, reject)
@@ -203,7 +239,7 @@ export class Bus<R extends Registry = Registry> {
     const answers = events.map(async (event) => {
       if (typeof event !== 'object' || event === null) throw notAnEvent(event, '{ type, data }')
       const { type, data, ...rest } = event
-      return this.publish(type as TypeName<R>, data as never, { ...rest, ...options })
+      return this.#publishNow(type, data, { ...notDelayed(rest), ...options })
     })
     const settled = await Promise.allSettled(answers)
     return settled.map((answer) => {
@@ -251,6 +287,13 @@ export class Bus<R extends Registry = Registry> {
     return this
   }
 
+  /** Declares an event that is published at each tick of a cron, exactly once however many processes run. */
+  schedule(name: string, cron: string, event: ScheduledEvent, { timezone = 'UTC' }: { timezone?: string } = {}): this {
+    const { type, data, tenant, key } = event
+    this.#worker.schedules.declare(name, cron, timezone, this.#write(type, data, { tenant, key }))
+    return this
+  }
+
   /** The state last committed with an object, or null. */
   async state<T = unknown>(key: string, { tenant = defaultTenant }: { tenant?: string } = {}): Promise<T | null> {
     const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
@@ -280,6 +323,7 @@ export class Bus<R extends Registry = Registry> {
    */
   async run({ only, signals = true }: RunOptions = {}): Promise<this> {
     if (only) checkDeclared(only, this.declared())
+    if (!this.#opening) this.#open()
     const opened = await this.#backbone.open()
     const { namespace, retainer } = opened
     if (this.#loops.length > 0) return this
@@ -323,7 +367,7 @@ export class Bus<R extends Registry = Registry> {
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
     for (const reader of this.#readers) await reader.return()
     await this.#hub?.stop(timeoutMs)
-    await this.#publisher.close(timeoutMs)
+    await Promise.all([this.#publisher.close(timeoutMs), this.#delayer.close(timeoutMs)])
     await this.#backbone.close()
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
   }
@@ -335,10 +379,25 @@ export class Bus<R extends Registry = Registry> {
     return writeEvent(type, applied.data, applied.place)
   }
 
+  async #delay(type: string, data: unknown, options: DelayOptions): Promise<Delayed> {
+    const event = this.#write(type, data, options)
+    return this.#delayer.delay(event, options, this.#timeoutMs(options.timeout))
+  }
+
+  #publish(event: WrittenEvent, timeout: Duration | undefined, options: CallOptions): Promise<Published> {
+    return new Promise((resolve, reject) => {
+      this.#submit(withOptions(this.#call(event, timeout, resolve, reject), [event], options))
+    })
+  }
+
   #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
-    const { network: clock, timeoutMs: usual } = this.#settings
-    const timeoutMs = timeout === undefined ? usual : durationOf('timeout', timeout)
-    return simpleCall(event, timeoutMs, Math.ceil(clock.monotonicMs() + timeoutMs), resolve, reject)
+    const timeoutMs = this.#timeoutMs(timeout)
+    const deadlineAt = Math.ceil(this.#settings.network.monotonicMs() + timeoutMs)
+    return simpleCall(event, timeoutMs, deadlineAt, resolve, reject)
+  }
+
+  #timeoutMs(timeout: Duration | undefined): number {
+    return timeout === undefined ? this.#settings.timeoutMs : durationOf('timeout', timeout)
   }
 
   #submit(call: Call): void {
@@ -384,6 +443,18 @@ export class Bus<R extends Registry = Registry> {
 
 const notAnEvent = (event: unknown, shape: string): BusbarError =>
   BusbarError.of('EVENT_INVALID', { field: 'events', value: shown(event), problem: `must hold events like ${shape}` })
+
+/** Its answers are places in the log, which a delayed event does not have. */
+function notDelayed<T extends object>(options: T): T {
+  for (const field of ['delay', 'at'])
+    if ((options as Record<string, unknown>)[field] !== undefined)
+      throw BusbarError.of('EVENT_INVALID', {
+        field,
+        value: shown((options as Record<string, unknown>)[field]),
+        problem: 'is for single publishes; publish delayed events one by one',
+      })
+  return options
+}
 
 function checkCount(events: unknown): void {
   if (!Array.isArray(events) || events.length === 0)

@@ -5,6 +5,7 @@ export {
   type CommitEvent,
   type CommitOptions,
   type Declared,
+  type DelayOptions,
   type EventHandler,
   type EventOf,
   type Live,
@@ -24,6 +25,7 @@ export type { HistoryOptions } from './log/read.ts'
 export type { LogView, ReadOptions } from './log/view.ts'
 export { compilePattern, type Matcher, type Pattern } from './pattern.ts'
 export type { Published } from './publish/call.ts'
+export type { Delayed, DelayedEvent, DelayedView } from './publish/delayed.ts'
 export { type EventDefinition, event } from './registry.ts'
 export type { Clock, Randomness } from './runtime/clock.ts'
 export type { TelemetryEvent, TelemetryListener, TelemetryName } from './runtime/telemetry.ts'
@@ -34,4 +36,6 @@ export type { Middleware, OnPoison, ProcessorContext, ProcessorOptions, Retry } 
 export type { ParkedObject, ParkedView } from './sinks/stream/parked-view.ts'
 export type { DeadLetter, Reason } from './sinks/stream/set-aside.ts'
 export type { PartitionFacts, ResetFacts, ResetTo, StreamFacts, StreamsView } from './sinks/stream/view.ts'
+export type { ScheduledEvent } from './tasks/schedule.ts'
+export type { Schedule, SchedulesView } from './tasks/schedules.ts'
 export type { TaskContext, TaskHandler, TaskOptions } from './tasks/task.ts'

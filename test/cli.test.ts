@@ -71,6 +71,21 @@ describe('publish and read back', () => {
     expect(await bus.log.history('k')).toHaveLength(2)
   })
 
+  test('[P20] --delay and --at: says when it is due, and nothing is visible before', async () => {
+    const { bus, flags } = place()
+    const publish = (...options: string[]) => callCli(['publish', 'order.reminded', '2', ...options, ...flags])
+    const tomorrow = new Date(Date.now() + 86_400_000).toISOString()
+    const at = await publish('--at', tomorrow, '--key', 'k')
+    expect(at).toMatchObject({ code: 0, stdout: expect.stringMatching(/^id d\d+-\d+ {2}due /) })
+    expect(at.stdout).toContain(`due ${tomorrow}\n`)
+    const delayed = await publish('--delay', '5m', '--json')
+    expect(jsonLines(delayed.stdout)).toEqual([{ id: expect.any(String), due: expect.any(Number), duplicate: false }])
+    expect((await publish('--delay', 'soon')).stderr).toMatch(/^error EVENT_INVALID: .*"delay"/)
+    expect((await publish('--at', 'soon')).stderr).toMatch(/^error PARAMETER_INVALID: .*"at"/)
+    expect(await bus.delayed.list()).toHaveLength(2)
+    expect(await stored(bus)).toEqual([])
+  })
+
   test('data from stdin must be UTF-8 and of an event', async () => {
     const { bus, flags } = place()
     const publish = async (input: string | Uint8Array) =>

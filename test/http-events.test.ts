@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { take } from './support/bus.ts'
+import { eventually } from './support/eventually.ts'
 import { testDoor } from './support/http.ts'
 
 describe('POST /v1/events with one event', () => {
@@ -50,6 +51,24 @@ describe('POST /v1/events with one event', () => {
     expect((await post(body(1))).json).toEqual({ ...first, duplicate: true })
     expect(await post(body(2))).toMatchObject({ status: 409, json: { code: 'IDEMPOTENCY_KEY_REUSED' } })
     expect(await bus.topics()).toEqual(new Map([['a', 1]]))
+  })
+
+  test('[P20] delay or at: 202 with when it is due; visible then; not in an array', async () => {
+    const { post, bus } = await testDoor()
+    await bus.run({ signals: false })
+    const at = Date.now() + 1_000
+    const delayed = await post(`{"type":"a.b","key":"k","data":1,"at":${at},"idempotencyKey":"once"}`)
+    expect(delayed).toMatchObject({ status: 202, json: { due: at, duplicate: false } })
+    expect(delayed.headers.get('location')).toBeNull()
+    expect(await post('{"type":"a.b","key":"k","data":1,"delay":"1h","idempotencyKey":"once"}')).toMatchObject({
+      status: 202,
+      json: { ...delayed.json, duplicate: true },
+    })
+    expect(await bus.log.history('k')).toEqual([])
+    await eventually(async () => (await bus.log.history('k')).length === 1)
+    for (const body of ['{"type":"a.b","delay":"soon"}', '{"type":"a.b","delay":1,"key":"k","expectPrev":null}'])
+      expect(await post(body)).toMatchObject({ status: 400, json: { code: 'EVENT_INVALID' } })
+    expect((await post('[{"type":"a.b","delay":1}]')).json).toMatchObject([{ code: 'EVENT_INVALID', field: 'delay' }])
   })
 
   test('expectPrev: a conflict carries the real head as a member', async () => {

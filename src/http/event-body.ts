@@ -4,7 +4,7 @@
  * A body that is not JSON is refused as a whole, before anything of it is published. In an array of events one that is
  * wrong fails alone. Data is never read here: it goes on as the text that came.
  */
-import type { PublishAllEvent } from '../bus.ts'
+import type { DelayOptions, PublishAllEvent } from '../bus.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { limits, RawJson } from '../event.ts'
 import { forEachElement, forEachMember, kindOfJson, NotJson } from '../json-slices.ts'
@@ -12,9 +12,23 @@ import { isUnknown, named } from './unknown-name.ts'
 
 export type BodyItem = { event: PublishAllEvent; error?: undefined } | { error: BusbarError }
 
-export type EventBody = { kind: 'one'; event: PublishAllEvent } | { kind: 'many'; items: BodyItem[] }
+/** One event on its own may be delayed. */
+export type BodyEvent = PublishAllEvent & Pick<DelayOptions, 'delay' | 'at'>
 
-const fields = ['type', 'data', 'tenant', 'key', 'time', 'trace', 'idempotencyKey', 'expectPrev'] as const
+export type EventBody = { kind: 'one'; event: BodyEvent } | { kind: 'many'; items: BodyItem[] }
+
+const fields = [
+  'type',
+  'data',
+  'tenant',
+  'key',
+  'time',
+  'trace',
+  'idempotencyKey',
+  'expectPrev',
+  'delay',
+  'at',
+] as const
 
 const utf8 = new TextDecoder('utf-8', { fatal: true })
 
@@ -72,7 +86,7 @@ function readItem(raw: string): BodyItem {
   }
 }
 
-function readEvent(text: string): PublishAllEvent {
+function readEvent(text: string): BodyEvent {
   const given = new Map<string, string>()
   const unknown = new Set<string>()
   const repeated = new Set<string>()
@@ -87,7 +101,7 @@ function readEvent(text: string): PublishAllEvent {
   for (const field of repeated) throw invalid(field, 'must be given once', 'it twice')
   const event: Record<string, unknown> = {}
   for (const [field, raw] of given) event[field] = field === 'data' ? readData(raw) : readField(field, raw)
-  return event as unknown as PublishAllEvent
+  return event as unknown as BodyEvent
 }
 
 /** Only the size is looked at, before anyone reads the text into a value. */

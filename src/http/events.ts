@@ -4,21 +4,26 @@ import { Type } from 'typebox'
 import type { Bus, PublishAllAnswer } from '../bus.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { parseId } from '../event.ts'
-import type { Published } from '../index.ts'
+import type { Delayed, Published } from '../index.ts'
 import { type BodyItem, readEventBody } from './event-body.ts'
 import { type Problem, toProblem } from './reply.ts'
 
 type Answer = Published | (Problem & { index: number })
 
-/** One event: 201 or the error. An array: 200 with an answer for each, in order; those that failed name their place. */
+/** One event: 201, 202 if it is delayed, or the error. An array: 200 with an answer for each, in order; those that failed name their place. */
 export async function publishBody(
   bus: Bus,
   request: FastifyRequest,
   reply: FastifyReply,
-): Promise<Published | Answer[]> {
+): Promise<Published | Delayed | Answer[]> {
   const body = readEventBody((request.body as string | undefined) ?? '')
   if (body.kind === 'many') return publishMany(bus, body.items)
-  const { type, data, ...options } = body.event
+  const { type, data, delay, at, ...options } = body.event
+  if (delay !== undefined || at !== undefined) {
+    const delayed = await bus.publish(type, data, { ...options, delay, at })
+    reply.code(202)
+    return delayed
+  }
   const published = await bus.publish(type, data, options)
   reply.code(201).header('location', `/v1/events/${published.id}`)
   return published

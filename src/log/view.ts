@@ -29,7 +29,7 @@ export interface LogView {
 
 /** Runs reads against the log, waiting for a lost connection. */
 export interface LogSource {
-  read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>): Promise<T>
+  read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>, timeoutMs?: number): Promise<T>
 }
 
 export function createLogView(source: LogSource): LogView {

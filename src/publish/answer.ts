@@ -87,6 +87,14 @@ export function failCall(call: Call, error: unknown): void {
   call.reject(error)
 }
 
+/** What Redis answered instead of running the script: nothing was stored. */
+export function refusalOf(error: unknown): unknown {
+  if (error instanceof BusbarError || !(error instanceof Error)) return error
+  return error.message.startsWith('OOM')
+    ? BusbarError.of('REDIS_OUT_OF_MEMORY', undefined, error)
+    : BusbarError.of('WRITE_REFUSED', { problem: error.message.split(' ')[0]! }, error)
+}
+
 const keyOf = ({ object }: Conditions): string => object.slice(object.indexOf('/') + 1)
 
 function settleException(call: Call, partition: number, exception: Exception): void {

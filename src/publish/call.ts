@@ -77,8 +77,8 @@ export function simpleCall(
 
 /** Gives a call options, or several events of one object: then it is all or nothing. */
 export function withOptions(call: Call, events: readonly WrittenEvent[], options: CallOptions): Call {
-  const { object, kind } = events[0]!
-  const scope = object || `${kind.slice(0, kind.indexOf(':'))}/`
+  const { object } = events[0]!
+  const scope = scopeOf(events[0]!)
   const option: Record<string, unknown> = {}
   let { hash } = call
   if (options.idempotencyKey !== undefined) {
@@ -95,6 +95,9 @@ export function withOptions(call: Call, events: readonly WrittenEvent[], options
   return { ...call, rest: events.slice(1), hash, conditions: { options, json, object }, size }
 }
 
+/** Within which an idempotency key stands for one call. */
+export const scopeOf = ({ object, kind }: WrittenEvent): string => object || `${kind.slice(0, kind.indexOf(':'))}/`
+
 function checkExpectPrev(expectPrev: number | null, object: string): string {
   const invalid = (problem: string) =>
     BusbarError.of('EVENT_INVALID', { field: 'expectPrev', value: shown(expectPrev), problem })
@@ -105,7 +108,7 @@ function checkExpectPrev(expectPrev: number | null, object: string): string {
 }
 
 /** Equal exactly when types, data and state are: time and trace may differ between two tries of one publish. */
-function fingerprint(events: readonly WrittenEvent[], options: CallOptions): string {
+export function fingerprint(events: readonly WrittenEvent[], options: CallOptions): string {
   const hash = createHash('sha256')
   for (const event of events) hash.update(`${event.kind}\n${event.data}\n`)
   if (options.state !== undefined) hash.update(writeJson(options.state, 'state'))

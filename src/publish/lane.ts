@@ -87,6 +87,10 @@ export function forgetSettled(lane: Lane): void {
   for (const call of calls) if (!call.settled) addCall(lane, call)
 }
 
+/** What a hint says of the events: '' when they are of too many kinds. */
+export const hintKinds = (kinds: ReadonlySet<string>): string =>
+  kinds.size > maxHintKinds ? '' : [...kinds].join('\n')
+
 /** Takes the calls of the next flush out of the lane; undefined when none waits. */
 export function nextFlush(lane: Lane, process: string, live: string, nowUs?: number): Flush | undefined {
   const draft = lane.waiting.shift()
@@ -103,7 +107,7 @@ export function nextFlush(lane: Lane, process: string, live: string, nowUs?: num
       n: lane.n,
       floor: lane.floor,
       nowUs,
-      kinds: kinds.size > maxHintKinds ? '' : [...kinds].join('\n'),
+      kinds: hintKinds(kinds),
       live,
       options: options && `[${options}]`,
       events,

@@ -8,6 +8,8 @@
 -- KEYS[3] heads      hash    object -> seq of its last event
 -- KEYS[4] heads_old  hash    the generation of heads before; there only while meta has headsClosed
 -- KEYS[5] states     hash    object -> state document
+-- KEYS[6] delayed         zset  number of a delayed event -> µs at which it is due; this and the next only with `delayed`
+-- KEYS[7] delayed_events  hash  number -> envelope
 -- ARGV[1] process       '' remembers nothing: the flush cannot be repeated safely
 -- ARGV[2] n             number of this flush, grows by one per process and partition
 -- ARGV[3] floor         highest seq of this partition that the process has seen
@@ -16,13 +18,13 @@
 -- ARGV[6] wake          channel for the hint
 -- ARGV[7] kinds         'tenant:type' of all events, one per line; '' when unknown: lets readers pass over the flush
 -- ARGV[8] live          '' or "<partition> <channel prefix>": also publish each event on prefix .. tenant:type
--- ARGV[9] options       '' or JSON [[first event, events, {once, scope, body, expectPrev, state}], …] in order;
+-- ARGV[9] options       '' or JSON [[first event, events, {once, scope, body, expectPrev, state, delayed}], …] in order;
 --                       an event that none of them covers is a call of its own without options
 -- ARGV[10…]             per event: object ("<tenant>/<key>", '' without key), envelope
 --
 -- Replies {'stored', last_seq, prevs, exception…}: the stored events took the seqs up to last_seq without a hole,
 --           prevs are theirs, joined by spaces, empty for null; calls that stored nothing are the exceptions
---           {first event, 'conflict', head} | {first event, 'reused'}
+--           {first event, 'conflict', head} | {first event, 'reused'} | {first event, 'gone'}
 --           {first event, 'duplicate', last_seq, events, prev of the first}
 --         {'late'}        a flush with a higher n was here before; nothing written
 --         {'malformed'}   an envelope does not begin with a type, or the options are not as documented; nothing written
@@ -31,6 +33,7 @@
 -- read with two commands and written with three, and tables are made only where they are needed.
 
 local log, meta, heads, heads_old, states = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local delayed, delayed_events = KEYS[6], KEYS[7]
 local argv = ARGV
 local process, n, now_us, options = argv[1], tonumber(argv[2]), tonumber(argv[4]), argv[9]
 local events = (#argv - 9) / 2
@@ -105,7 +108,7 @@ local seq = math.max(last_before, now_us - 1, tonumber(argv[3]))
 -- Decide everything in tables; nothing is written before all of it is decided. The stored events move up in the lists
 -- they came in, which saves two: `found` becomes their prevs, ARGV from 10 on their envelopes.
 local new_heads, stored, bytes = {}, 0, 0
-local first_count, counts, exceptions, new_states, new_onces, malformed = 0, {}, {}, {}, {}, false
+local first_count, counts, exceptions, new_states, new_onces, appended, malformed = 0, {}, {}, {}, {}, {}, false
 
 -- The hot loop. The topic is looked for only where an envelope begins unlike the first one.
 local start = sub(argv[11], 1, 10 + #first_topic)
@@ -151,6 +154,9 @@ local function take_calls()
         return {first, 'duplicate', last, count, prev}
       end
     end
+    if option.delayed and (appended[option.delayed] or not redis.call('ZSCORE', delayed, option.delayed)) then
+      return {first, 'gone'}
+    end
     local current = head[object[first]] or found[first] or ''
     if option.expectPrev and option.expectPrev ~= current then return {first, 'conflict', current} end
   end
@@ -158,13 +164,14 @@ local function take_calls()
   local function is_whole(value) return type(value) == 'number' and value == math.floor(value) end
 
   -- What is not text would break a write further down, when half of the flush is stored.
-  local names = {'once', 'scope', 'body', 'expectPrev', 'state'}
+  local names = {'once', 'scope', 'body', 'expectPrev', 'state', 'delayed'}
   local function is_option(option, keyed)
     if type(option) ~= 'table' then return false end
     for _, name in ipairs(names) do
       if option[name] ~= nil and type(option[name]) ~= 'string' then return false end
     end
     if not keyed and (option.expectPrev or option.state) then return false end
+    if option.delayed and not delayed_events then return false end
     return not option.once or (option.scope ~= nil and option.body ~= nil)
   end
 
@@ -183,6 +190,7 @@ local function take_calls()
     else
       take(first, count)
       if malformed then return end
+      if option.delayed then appended[option.delayed] = true end
       if option.state then new_states[#new_states + 1] = {object[first], option.state} end
       if option.once then
         new_onces[option.once_key] = format('%d %d %s %s', seq, count, found[before + 1], option.body)
@@ -223,6 +231,10 @@ for _, state in ipairs(new_states) do
   if state[2] == 'null' then redis.call('HDEL', states, state[1]) else redis.call('HSET', states, state[1], state[2]) end
 end
 for key, answer in pairs(new_onces) do redis.call('SET', key, answer, 'PX', once_ms) end
+for number in pairs(appended) do
+  redis.call('ZREM', delayed, number)
+  redis.call('HDEL', delayed_events, number)
+end
 for topic, count in pairs(counts) do redis.call('HINCRBY', meta, 'topic:' .. topic, count) end
 
 local changes = {}

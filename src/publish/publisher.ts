@@ -12,7 +12,7 @@ import { type Connection, mayPass } from '../redis/connection.ts'
 import { inTheSameWrite, runScript } from '../redis/script.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
-import { failCall, settleCalls } from './answer.ts'
+import { failCall, refusalOf, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
 import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
 import { type FlushReply, publishScript } from './scripts.ts'
@@ -91,6 +91,11 @@ export class Publisher {
   saw(partition: number, seq: number): void {
     const lane = this.#lanes?.[partition]
     if (lane && seq > lane.floor) lane.floor = seq
+  }
+
+  /** The highest seq of the partition that was seen. */
+  floorOf(partition: number): number {
+    return this.#lanes?.[partition]?.floor ?? 0
   }
 
   submit(call: Call): void {
@@ -236,9 +241,7 @@ export class Publisher {
     if (lane.flush !== flush) return
     if (flush.calls.every((call) => call.settled)) return this.#finish(lane)
     if (mayPass(error)) return this.#repeatSoon(lane, flush)
-    const refusal = error.message.startsWith('OOM')
-      ? BusbarError.of('REDIS_OUT_OF_MEMORY', undefined, error)
-      : BusbarError.of('WRITE_REFUSED', { problem: error.message.split(' ')[0]! }, error)
+    const refusal = refusalOf(error)
     for (const call of flush.calls) this.#fail(call, refusal)
     this.#finish(lane)
   }

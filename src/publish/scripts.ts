@@ -1,4 +1,4 @@
-/** The script of publish/, with what it is given and what it answers. */
+/** The scripts of publish/, with what they are given and what they answer. */
 import type { PartitionKeys } from '../redis/keys.ts'
 import { defineScript, type WrittenArgs } from '../redis/script.ts'
 
@@ -19,6 +19,8 @@ export interface FlushInput {
 export type Exception =
   | readonly [first: number, kind: 'conflict', head: string]
   | readonly [first: number, kind: 'reused']
+  /** Only of a call that appends a delayed event: it is in the log already, or was cancelled. */
+  | readonly [first: number, kind: 'gone']
   | readonly [first: number, kind: 'duplicate', last: string, events: string | number, prev: string]
 
 export type FlushReply =
@@ -34,7 +36,15 @@ export type FlushReply =
 
 export const publishScript = defineScript({
   file: new URL('./publish.lua', import.meta.url),
-  keys: ({ keys }: FlushInput) => [keys.log, keys.meta, keys.heads, keys.headsOld, keys.states],
+  keys: ({ keys }: FlushInput) => [
+    keys.log,
+    keys.meta,
+    keys.heads,
+    keys.headsOld,
+    keys.states,
+    keys.delayed,
+    keys.delayedEvents,
+  ],
   args: ({ keys, process, n, floor, nowUs, kinds, live, options, events }) => [
     process,
     n,
@@ -53,4 +63,90 @@ export const publishScript = defineScript({
     string,
     ...Exception[],
   ]): FlushReply => (kind === 'stored' ? { kind, last: Number(last), prevs, exceptions } : { kind }),
+})
+
+export interface DelayInput {
+  keys: PartitionKeys
+  /** Instead of the server's clock, for tests. */
+  nowUs?: number | undefined
+  partition: number
+  due: { delayMs: number } | { atMs: number }
+  furthestMs: number
+  most: number
+  /** Where the answer is remembered, and for how long. */
+  once: { key: string; forMs: number }
+  /** Random, the same when the call is repeated. */
+  call: string
+  body: string
+  channel: string
+  envelope: string
+}
+
+export type DelayReply =
+  | { kind: 'kept' | 'duplicate'; id: string; dueMs: number }
+  | { kind: 'reused' }
+  | { kind: 'full'; waiting: number }
+  | { kind: 'far'; furthestMs: number }
+
+export const delayScript = defineScript({
+  file: new URL('./delay.lua', import.meta.url),
+  keys: ({ keys, once }: DelayInput) => [keys.delayed, keys.delayedEvents, keys.meta, once.key],
+  args: ({ nowUs, partition, due, furthestMs, most, once, call, body, channel, envelope }) => [
+    nowUs ?? '',
+    partition,
+    'delayMs' in due ? due.delayMs : '',
+    'atMs' in due ? due.atMs : '',
+    furthestMs,
+    most,
+    once.forMs,
+    call,
+    body,
+    channel,
+    envelope,
+  ],
+  reply: (
+    raw: ['kept' | 'duplicate', string, string] | ['reused'] | ['full', number] | ['far', string],
+  ): DelayReply => {
+    switch (raw[0]) {
+      case 'reused':
+        return { kind: raw[0] }
+      case 'full':
+        return { kind: raw[0], waiting: raw[1] }
+      case 'far':
+        return { kind: raw[0], furthestMs: Number(raw[1]) }
+      default:
+        return { kind: raw[0], id: raw[1], dueMs: Number(raw[2]) }
+    }
+  },
+})
+
+export interface DueInput {
+  keys: PartitionKeys
+  /** Instead of the server's clock, for tests. */
+  nowUs?: number | undefined
+  maxEvents: number
+  maxBytes: number
+}
+
+export interface DueReply {
+  /** Until there are more; undefined when none waits. */
+  moreInMs: number | undefined
+  events: readonly { number: string; envelope: string }[]
+}
+
+export const dueScript = defineScript({
+  file: new URL('./due.lua', import.meta.url),
+  keys: ({ keys }: DueInput) => [keys.delayed, keys.delayedEvents],
+  args: ({ nowUs, maxEvents, maxBytes }) => [nowUs ?? '', maxEvents, maxBytes],
+  reply: ([, moreInMs, ...flat]: ['due', number, ...string[]]): DueReply => ({
+    moreInMs: moreInMs < 0 ? undefined : moreInMs,
+    events: Array.from({ length: flat.length / 2 }, (_, i) => ({ number: flat[2 * i]!, envelope: flat[2 * i + 1]! })),
+  }),
+})
+
+export const cancelScript = defineScript({
+  file: new URL('./cancel.lua', import.meta.url),
+  keys: ({ keys }: { keys: PartitionKeys; number: string }) => [keys.delayed, keys.delayedEvents],
+  args: ({ number }) => [number],
+  reply: ([kind]: ['cancelled' | 'gone']) => kind,
 })

@@ -114,6 +114,12 @@ export function writeEvent(type: string, data: unknown, place: EventPlace): Writ
   return { kind: kind.text, object, hash, data: json, wire, bytes }
 }
 
+export function envelopeOf({ wire, object }: WrittenEvent): string {
+  const objectStart = wire.indexOf('\n') + 1
+  const start = wire.indexOf('\n', objectStart + object.length + 2) + 1
+  return wire.slice(start, -2)
+}
+
 function writeTimeAndTrace(time: EventInput['time'], trace: string | undefined): string {
   let text = ''
   if (time !== undefined && time !== null) text += `,"time":${checkTime(time instanceof Date ? time.getTime() : time)}`

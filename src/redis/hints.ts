@@ -21,6 +21,8 @@ const restMs = 10
 
 export function createHints(connection: Connection): Hints {
   const listeners = new Map<string, Set<HintListener>>()
+  /** Who comes while the server is being asked waits for the same answer. */
+  const subscribing = new Map<string, Promise<unknown>>()
   connection.redis.on('message', (channel: string, message: string) => {
     for (const listener of listeners.get(channel) ?? []) listener(message)
   })
@@ -56,8 +58,13 @@ export function createHints(connection: Connection): Hints {
       if (known) known.add(listener)
       else {
         listeners.set(channel, new Set([listener]))
-        if (connection.isReady) await connection.redis.subscribe(channel).catch(() => undefined)
+        if (connection.isReady) {
+          const asked = connection.redis.subscribe(channel).catch(() => undefined)
+          subscribing.set(channel, asked)
+          void asked.then(() => subscribing.get(channel) === asked && subscribing.delete(channel))
+        }
       }
+      await subscribing.get(channel)
       return () => {
         const rest = listeners.get(channel)
         rest?.delete(listener)

@@ -1,5 +1,6 @@
 /**
- * What a running bus does beside publishing: it leads or follows, and runs its tasks.
+ * What a running bus does beside publishing: it leads or follows, runs its tasks and, as the leader, fires schedules
+ * and appends delayed events.
  *
  *   made       declarations gather
  *   running    member of the group `workers`
@@ -7,12 +8,18 @@
  */
 import { Leadership } from '../group/leadership.ts'
 import type { GroupTiming } from '../group/scripts.ts'
+import type { Namespace } from '../log/namespace.ts'
+import type { LogSource } from '../log/view.ts'
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
-import { groupKeys, workersGroup } from '../redis/keys.ts'
+import { groupKeys, workersGroup, workersKeys } from '../redis/keys.ts'
 import { serverMs } from '../redis/server-time.ts'
 import type { Clock } from '../runtime/clock.ts'
-import type { LoopContext } from '../runtime/loop.ts'
+import type { Loop, LoopContext } from '../runtime/loop.ts'
+import { type AppendContext, appendDuty } from './append.ts'
+import { startDuty } from './duty.ts'
+import { type FireContext, fireDuty } from './fire.ts'
+import { Schedules } from './schedules.ts'
 import { Tasks } from './tasks.ts'
 
 export interface WorkerOptions extends LoopContext {
@@ -22,44 +29,60 @@ export interface WorkerOptions extends LoopContext {
   groupTiming: GroupTiming
   /** What the process says of itself, for people. */
   about: Readonly<Record<string, unknown>>
+  source: LogSource
+  publish: FireContext['publish']
+  floorOf: AppendContext['floorOf']
+  saw: AppendContext['saw']
+  liveChannelPrefix: string
 }
 
 export interface WorkerGround {
-  namespace: { name: string }
+  namespace: Namespace
   reads: Connection
+  writes: Connection
   hints: Hints
 }
 
 export class Worker {
   readonly tasks = new Tasks()
+  readonly schedules: Schedules
   readonly #options: WorkerOptions
   #leadership: Leadership | undefined
+  #duties: Loop[] = []
   #stopped = false
 
   constructor(options: WorkerOptions) {
     this.#options = options
+    this.schedules = new Schedules(options.source, options.clock)
   }
 
-  async start({ namespace, reads, hints }: WorkerGround): Promise<void> {
+  async start({ namespace, reads, writes, hints }: WorkerGround): Promise<void> {
+    // First: as the leader it would fire what these definitions replace.
+    await this.schedules.store()
     if (this.#stopped) return
     const { clock, network, randomness, telemetry, worker, groupTiming, about } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
-    this.#leadership = new Leadership(
+    const keys = workersKeys(namespace.name)
+    const leadership = new Leadership(
       { ...context, clock: network },
-      {
-        keys: groupKeys(namespace.name, workersGroup),
-        worker,
-        timing: groupTiming,
-        about,
-      },
+      { keys: groupKeys(namespace.name, workersGroup), worker, timing: groupTiming, about },
     )
-    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, this.#leadership)
-    await this.#leadership.start()
+    this.#leadership = leadership
+    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership)
+    const dutyContext = { ...context, leadership, channel: keys.due }
+    const firing = fireDuty({ ...context, keys, publish: this.#options.publish })
+    const appending = appendDuty({ ...this.#options, namespace, reads, writes })
+    this.#duties = [
+      startDuty(dutyContext, 'leader.schedules', firing),
+      startDuty(dutyContext, 'leader.delayed', appending),
+    ]
+    await leadership.start()
   }
 
   async stop(deadlineMs: number): Promise<void> {
     this.#stopped = true
     await this.tasks.stop(this.#options, deadlineMs)
+    await Promise.all(this.#duties.map((duty) => duty.stop({ deadlineMs })))
     await this.#leadership?.stop(deadlineMs)
   }
 }

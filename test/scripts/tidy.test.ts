@@ -8,7 +8,7 @@ import { openScript } from '../../src/log/namespace.ts'
 import { eventScript, historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
-import { publishScript } from '../../src/publish/scripts.ts'
+import { cancelScript, delayScript, dueScript, publishScript } from '../../src/publish/scripts.ts'
 import {
   groupKeys,
   keyRecogniser,
@@ -18,6 +18,7 @@ import {
   partitionKeys,
   workersKeys,
 } from '../../src/redis/keys.ts'
+import { firedScript, scheduleScript } from '../../src/tasks/scripts.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -43,6 +44,20 @@ const beat = {
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
   'src/publish/publish.lua': call(publishScript, flush),
+  'src/publish/delay.lua': call(delayScript, {
+    keys,
+    partition: 0,
+    due: { delayMs: 1 },
+    furthestMs: 1,
+    most: 1,
+    once: { key: `${keys.oncePrefix}x`, forMs: 1 },
+    call: 't',
+    body: 'b',
+    channel: 'c',
+    envelope: '{}',
+  }),
+  'src/publish/due.lua': call(dueScript, { keys, maxEvents: 1, maxBytes: 1 }),
+  'src/publish/cancel.lua': call(cancelScript, { keys, number: '1' }),
   'src/log/namespace.lua': call(openScript, { name: 'ns', partitions: 2, retention: undefined }),
   'src/log/event.lua': call(eventScript, { keys, seq: 1 }),
   'src/log/history.lua': call(historyScript, { keys, object: 'o', from: 1, limit: 1 }),
@@ -53,6 +68,8 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     keys: beat.keys,
     said: [{ partition: 1, epoch: 1, cursor: 1, release: false }],
   }),
+  'src/tasks/schedule.lua': call(scheduleScript, { keys: workersKeys('ns'), name: 's', definition: '{}', most: 1 }),
+  'src/tasks/fired.lua': call(firedScript, { keys: workersKeys('ns'), name: 's', definition: '{}', firedMs: 1 }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
 }
 
@@ -138,7 +155,7 @@ describe.each(scripts)('%s', (path) => {
 
   test('may run without memory, unless it publishes', () => {
     expect(flags).toMatch(/^#!lua( flags=[a-z,-]+)?$/)
-    expect(flags.includes('allow-oom')).toBe(path !== 'src/publish/publish.lua')
+    expect(flags.includes('allow-oom')).toBe(!['src/publish/publish.lua', 'src/publish/delay.lua'].includes(path))
   })
 })
 

@@ -14,6 +14,7 @@ export interface FlushCall {
   body?: unknown
   expectPrev?: unknown
   state?: unknown
+  delayed?: unknown
 }
 
 export type FlushWish = Partial<Omit<FlushInput, 'keys' | 'options' | 'events'>> & {

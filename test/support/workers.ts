@@ -7,7 +7,8 @@ import type { TelemetryEvent, TelemetryName } from '../../src/runtime/telemetry.
 import { freshNamespace, redisUrl, testBus } from './bus.ts'
 import { type Child, spawnNode } from './process.ts'
 
-export const quickGroup = { heartbeat: 50, expiry: 400, grace: 200, joinDelay: 20 }
+// Long enough for a busy machine: nobody is taken for dead who only waits for a core.
+export const quickGroup = { heartbeat: 100, expiry: 1_500, grace: 200, joinDelay: 20 }
 
 export interface Watched {
   bus: Bus
@@ -28,11 +29,18 @@ export function busesOf(count: number, options: BusOptions = {}): Watched[] {
   return Array.from({ length: count }, (_, i) => watchedBus({ namespace, worker: `w${i}`, ...options }))
 }
 
-/** Goes on from another time, for processes and server alike. */
-export function clockFrom(iso: string): Clock {
-  const ahead = Date.parse(iso) - Date.now()
-  const now = () => Date.now() + ahead
-  return { ...systemClock, now, serverUs: () => now() * 1000 }
+/** Another time, for processes and server alike. It stands still until go(), so that a slow start does not miss it. */
+export function clockFrom(iso: string): Clock & { go(): void } {
+  let ahead: number | undefined
+  const now = () => (ahead === undefined ? Date.parse(iso) : Date.now() + ahead)
+  return {
+    ...systemClock,
+    now,
+    serverUs: () => now() * 1000,
+    go: () => {
+      ahead = Date.parse(iso) - Date.now()
+    },
+  }
 }
 
 /** A process of children/worker.mjs, ended with the test. */

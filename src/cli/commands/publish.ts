@@ -1,9 +1,12 @@
 /** `busbar publish`: one event from the command line, or those of a file with `--file`. */
 import type { Command } from 'commander'
+import type { Duration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { limits, RawJson } from '../../event.ts'
+import type { Delayed, Published } from '../../index.ts'
 import { type ExitCode, exitCodes } from '../exit.ts'
 import { readTime, timeForms } from '../options.ts'
+import type { Colors } from '../output.ts'
 import type { AddCommand } from '../program.ts'
 import { publishFile } from '../publish-file.ts'
 import type { Session } from '../session.ts'
@@ -15,6 +18,8 @@ interface Options {
   trace?: string
   idempotencyKey?: string
   expectPrev?: string
+  delay?: string
+  at?: number
   file?: string
   strict?: boolean
 }
@@ -27,10 +32,12 @@ export const addPublish: AddCommand = (program, run) => {
     .argument('[data]', 'JSON, published byte for byte; - reads it from stdin (default: null)')
     .option('--tenant <name>', 'whose event it is (default: default)')
     .option('--key <key>', 'what it is about, such as order:42; events of one key stay in order')
-    .option('--time <time>', timeForms, timeOption)
+    .option('--time <time>', timeForms, timeOption('time'))
     .option('--trace <text>', 'goes along with the event')
     .option('--idempotency-key <key>', 'the same one again within 24 hours stores nothing')
     .option('--expect-prev <seq>', 'refuse unless this is the last seq of the key; none for its first')
+    .option('--delay <duration>', 'not visible before that long from now, such as 5m; needs a running busbar up')
+    .option('--at <time>', `not visible before then: ${timeForms}`, timeOption('at'))
     .option(
       '--file <path>',
       'one JSON object per line: type, data, tenant, key, time, trace, idempotencyKey; - is stdin',
@@ -51,19 +58,26 @@ export const addPublish: AddCommand = (program, run) => {
 async function publishOne(session: Session, type: string, given: string | undefined, options: Options) {
   const { out, io } = session
   const data = given === '-' ? await readStdin(io.stdin) : given
-  const { file, strict, expectPrev, ...more } = options
+  const { file, strict, expectPrev, delay, at, ...more } = options
   const call = expectPrev === undefined ? more : { ...more, expectPrev: readPrev(expectPrev) }
-  const answer = await session.withBus((bus) =>
-    bus.publish(type, data === undefined ? undefined : new RawJson(data), call),
+  const json = data === undefined ? undefined : new RawJson(data)
+  const answer = await session.withBus<Published | Delayed>((bus) =>
+    delay === undefined && at === undefined
+      ? bus.publish(type, json, call)
+      : bus.publish(type, json, { ...call, delay: delay as Duration | undefined, at }),
   )
   if (out.json) await out.printJson(answer)
-  else {
-    const { id, seq, prev, duplicate } = answer
-    const { bold, dim } = out.colors
-    const note = duplicate ? `  ${dim('(was there already)')}` : ''
-    await out.print(`${dim('id')} ${bold(id)}  ${dim('seq')} ${seq}  ${dim('prev')} ${prev ?? 'none'}${note}`)
-  }
+  else await out.print(answerLine(answer, out.colors))
   return exitCodes.ok
+}
+
+function answerLine(answer: Published | Delayed, { bold, dim }: Colors): string {
+  const place =
+    'due' in answer
+      ? `${dim('due')} ${new Date(answer.due).toISOString()}`
+      : `${dim('seq')} ${answer.seq}  ${dim('prev')} ${answer.prev ?? 'none'}`
+  const note = answer.duplicate ? `  ${dim('(was there already)')}` : ''
+  return `${dim('id')} ${bold(answer.id)}  ${place}${note}`
 }
 
 /** White space around the JSON, such as echo's line end, is not part of it. */
@@ -82,10 +96,12 @@ async function readStdin(stdin: AsyncIterable<Uint8Array>): Promise<string> {
   }
 }
 
-function timeOption(value: string): number {
-  const time = readTime(value)
-  if (time !== undefined) return time
-  throw BusbarError.of('PARAMETER_INVALID', { name: 'time', value: shown(value), problem: `must be ${timeForms}` })
+function timeOption(name: string): (value: string) => number {
+  return (value) => {
+    const time = readTime(value)
+    if (time !== undefined) return time
+    throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: `must be ${timeForms}` })
+  }
 }
 
 function readPrev(value: string): number | null {

@@ -22,5 +22,6 @@ function onTelemetry({ name, fields }) {
 
 const bus = busbar({ redis, namespace, worker, group: JSON.parse(group), onTelemetry })
 bus.task('beat', { every: '100ms' }, () => say('beat'))
+if (process.env.CRON) bus.schedule('pulse', process.env.CRON, { type: 'pulse.beaten', data: { by: 'schedule' } })
 await bus.run()
 say('ready')
