@@ -17,14 +17,14 @@ import { Tasks } from './tasks.ts'
 export interface WorkerOptions extends LoopContext {
   worker: string
   groupTiming: GroupTiming
-  /** What the process says of itself, for people. */
-  about: Readonly<Record<string, unknown>>
 }
 
 export interface WorkerGround {
   namespace: { name: string }
   reads: Connection
   hints: Hints
+  /** What the process says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
 }
 
 export class Worker {
@@ -37,9 +37,9 @@ export class Worker {
     this.#options = options
   }
 
-  async start({ namespace, reads, hints }: WorkerGround): Promise<void> {
+  async start({ namespace, reads, hints, about }: WorkerGround): Promise<void> {
     if (this.#stopped) return
-    const { clock, randomness, telemetry, worker, groupTiming, about } = this.#options
+    const { clock, randomness, telemetry, worker, groupTiming } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
     this.#leadership = new Leadership(context, {
       keys: groupKeys(namespace.name, workersGroup),

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
+import { countScript } from '../../src/log/count.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
 import { eventScript, historyScript } from '../../src/log/read.ts'
@@ -16,8 +17,18 @@ import {
   liveChannelPrefix,
   namespaceKey,
   partitionKeys,
+  processorKeys,
+  processorsKey,
   workersKeys,
 } from '../../src/redis/keys.ts'
+import {
+  declareScript,
+  discardScript,
+  redriveScript,
+  resetScript,
+  resumeScript,
+  settleScript,
+} from '../../src/sinks/stream/scripts.ts'
 
 const root = resolve(import.meta.dirname, '../..')
 const read = (path: string) => readFileSync(join(root, path), 'utf8')
@@ -30,7 +41,18 @@ const keys = partitionKeys('ns', '0.0')
 const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: { text: '', count: 2 } }
 
 const timing = { heartbeatMs: 1, expiryMs: 1, graceMs: 1, joinDelayMs: 1 }
-const beat = { keys: groupKeys('ns', 'g'), act: 'beat' as const, name: 'm', start: 's', partitions: 1, timing, about: '' }
+const beat = {
+  keys: groupKeys('ns', 'g'),
+  act: 'beat' as const,
+  name: 'm',
+  start: 's',
+  partitions: 1,
+  timing,
+  about: '',
+}
+
+const stream = processorKeys('ns', 'p')
+const cursors = new Map([[0, 1]])
 
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
@@ -46,6 +68,19 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     said: [{ partition: 1, epoch: 1, cursor: 1, release: false }],
   }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
+  'src/log/count.lua': call(countScript, { keys, after: 0, upTo: 1, maxEntries: 1 }),
+  'src/sinks/stream/declare.lua': call(declareScript, { keys: stream, cursors }),
+  'src/sinks/stream/settle.lua': call(settleScript, {
+    ...{ keys: stream, partition: 0, epoch: 1, cursor: 1, nowUs: 1 },
+    fates: [['close', 'o']],
+  }),
+  'src/sinks/stream/reset.lua': call(resetScript, { keys: stream, cursors, nowUs: 1 }),
+  'src/sinks/stream/resume.lua': call(resumeScript, { keys: stream, scope: 'objects', which: ['o'] }),
+  'src/sinks/stream/redrive.lua': call(redriveScript, {
+    ...{ keys: stream, partition: 0, object: 'o' },
+    letters: [{ id: '0-1', event: 'e' }],
+  }),
+  'src/sinks/stream/discard.lua': call(discardScript, { keys: stream, scope: 'letters', which: ['0-1'] }),
 }
 
 function call<Input>(
@@ -101,7 +136,7 @@ describe.each(scripts)('%s', (path) => {
     const locals = [...body.matchAll(/^local (?!function)([\w, ]+)/gm)].flatMap(([, names]) =>
       names!.trim().split(/, */),
     )
-    const args = path === 'src/publish/publish.lua' ? [] : documented(header, 'ARGV')
+    const args = path === 'src/publish/publish.lua' ? [] : documented(header, 'ARGV').filter(({ open }) => !open)
     const names = [...documented(header, 'KEYS'), ...args].map(({ name }) => name)
     expect(names.filter((name) => !locals.includes(name))).toEqual([])
   })
@@ -147,9 +182,12 @@ describe('keys', () => {
   const spelled = partitionKeys('<ns>', '<tag>')
   const spelling: Record<string, string> = {
     ...spelled,
+    ...processorKeys('<ns>', '<processor>'),
     ...groupKeys('<ns>', '<group>'),
     ...workersKeys('<ns>'),
     namespace: namespaceKey('<ns>'),
+    processors: processorsKey('<ns>'),
+    shelf: `${processorKeys('<ns>', '<processor>').shelfPrefix}<sha1>`,
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,
   }

@@ -14,8 +14,6 @@ import { Processor } from './processor.ts'
 export interface ProcessorsOptions extends LoopContext {
   worker: string
   groupTiming: GroupTiming
-  /** What the process says of itself, for people. */
-  about: Readonly<Record<string, unknown>>
   /** The log was seen to reach this seq. */
   saw(partition: number, seq: number): void
 }
@@ -24,6 +22,8 @@ export interface ProcessorsGround {
   namespace: Namespace
   reads: Connection
   hints: Hints
+  /** What the process says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
 }
 
 export class Processors {
@@ -52,8 +52,9 @@ export class Processors {
   }
 
   /** Starts those named, or all. */
-  async start({ namespace, reads, hints }: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
-    const { clock, randomness, telemetry, worker, groupTiming, about, saw } = this.#options
+  async start(ground: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
+    const { clock, randomness, telemetry, worker, groupTiming, saw } = this.#options
+    const { namespace, reads, hints, about } = ground
     const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
     if (wanted.length === 0) return
     const context = { clock, randomness, telemetry, namespace, connection: reads, hints }
