@@ -13,6 +13,7 @@ import { checkDeclared } from './declared.ts'
 import { type Duration, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
+import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
 import { type Finding, fsck } from './log/fsck.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
@@ -96,6 +97,8 @@ export interface RunOptions {
   only?: readonly string[]
   /** Whether SIGTERM and SIGINT close the bus. Default true. */
   signals?: boolean
+  /** What this process is, for people who look at `busbar workers`. Default 'worker'. */
+  role?: string
 }
 
 /** Gets the events of one partition, for as long as this process holds it. */
@@ -169,14 +172,12 @@ export class Bus<R extends Registry = Registry> {
       },
     )
     this.log = createLogView(this.#backbone)
-    this.streams = createStreamsView(this.#backbone, settings.clock)
+    this.streams = createStreamsView(this.#backbone, settings)
     this.#delayer = new Delayer({ ...settings, source: this.#backbone })
     this.delayed = this.#delayer
-    const about = { version, pid: process.pid, host: hostname() }
     const saw = (partition: number, seq: number) => this.#publisher.saw(partition, seq)
     this.#worker = new Worker({
       ...settings,
-      about,
       source: this.#backbone,
       publish: (event, call) => this.#publish(event, undefined, call),
       floorOf: (partition) => this.#publisher.floorOf(partition),
@@ -184,7 +185,7 @@ export class Bus<R extends Registry = Registry> {
       liveChannelPrefix,
     })
     this.schedules = this.#worker.schedules
-    this.#processors = new Processors({ ...settings, about, source: this.#backbone, saw })
+    this.#processors = new Processors({ ...settings, source: this.#backbone, saw })
     this.#handling.add({ name: 'publish', isIdle: async () => this.#publisher.waiting.calls === 0 })
     this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }
@@ -306,6 +307,11 @@ export class Bus<R extends Registry = Registry> {
     return this.#backbone.read(readTopics)
   }
 
+  /** The running processes of the namespace, what each holds, and who leads. */
+  workers(): Promise<WorkersFacts> {
+    return this.#backbone.read((redis, { name }) => readWorkers(redis, name, this.#settings))
+  }
+
   /** Checks the log while it is in use. Yields what is wrong; nothing when all is well. */
   fsck(): AsyncGenerator<Finding, void, undefined> {
     return fsck(this.#backbone)
@@ -321,7 +327,7 @@ export class Bus<R extends Registry = Registry> {
    * unless the caller has more to end and says `signals: false`. NOT_DECLARED, with nothing started, when `only` has a
    * name that nobody declared.
    */
-  async run({ only, signals = true }: RunOptions = {}): Promise<this> {
+  async run({ only, signals = true, role = 'worker' }: RunOptions = {}): Promise<this> {
     if (only) checkDeclared(only, this.declared())
     if (!this.#opening) this.#open()
     const opened = await this.#backbone.open()
@@ -332,8 +338,9 @@ export class Bus<R extends Registry = Registry> {
       return { againInMs: retentionLoopMs }
     }
     this.#loops.push(startLoop({ ...this.#settings, clock: this.#settings.network }, 'log.retain', retain))
-    await this.#worker.start(opened)
-    await this.#processors.start(opened, only)
+    const about = this.#about(role, only)
+    await this.#worker.start({ ...opened, about })
+    await this.#processors.start({ ...opened, about }, only)
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
@@ -358,6 +365,12 @@ export class Bus<R extends Registry = Registry> {
       // Who else listens to the signal decides about the process; alone, it was asked to end.
       if (process.listenerCount(signal) === 0) process.exit(0)
     })
+  }
+
+  #about(role: string, only: readonly string[] | undefined) {
+    const processors = this.#processors.names.filter((name) => !only || only.includes(name))
+    const runs = [...processors, ...this.#worker.tasks.names]
+    return { version, pid: process.pid, host: hostname(), role, runs } satisfies About
   }
 
   async #close(timeoutMs: number): Promise<void> {

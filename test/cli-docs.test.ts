@@ -8,20 +8,26 @@ import { createProgram } from '../src/cli/program.ts'
 const text = readFileSync(join(import.meta.dirname, '../docs/cli.md'), 'utf8')
 const program = createProgram(() => async () => {}, process)
 
+/** Every command, and after it those below it: `streams`, `streams show`. */
+const commands = program.commands.flatMap((command) => [
+  [command.name(), command] as const,
+  ...command.commands.map((below) => [`${command.name()} ${below.name()}`, below] as const),
+])
+
 /** Each command's section, by its name. */
 const sections = new Map(
   text
-    .split(/^## /m)
-    .map((section) => [/^`busbar (\w+)`/.exec(section)?.[1], section] as const)
+    .split(/^###? /m)
+    .map((section) => [/^`busbar (\w+(?: \w+)?)`/.exec(section)?.[1], section] as const)
     .filter(([name]) => name !== undefined),
 )
 
 describe('docs/cli.md', () => {
   test('has every command and no other, in the order of the help', () => {
-    expect([...sections.keys()]).toEqual(program.commands.map((command) => command.name()))
+    expect([...sections.keys()]).toEqual(commands.map(([name]) => name))
   })
 
-  test.each(program.commands.map((command) => [command.name(), command] as const))('%s', (name, command) => {
+  test.each(commands)('%s', (name, command) => {
     const section = sections.get(name)!
     expect(section).toMatch(new RegExp(`\`\`\`sh\n(.* \\| )?busbar ${name}`))
     expect(section).toMatch(/Exit codes: 0/)
@@ -36,7 +42,7 @@ describe('docs/cli.md', () => {
 
   test('every option of an example exists', () => {
     const known = new Set(
-      [...program.options, ...program.commands.flatMap(({ options }) => options)].map(({ long }) => long),
+      [...program.options, ...commands.flatMap(([, { options }]) => options)].map(({ long }) => long),
     )
     const examples = [...text.matchAll(/```sh\n([\s\S]*?)```/g)].map((found) => found[1]).join('')
     const used = [...examples.matchAll(/ (--[a-z-]+)/g)].map((found) => found[1]!)

@@ -39,6 +39,10 @@ describe('the token', () => {
       await get('/v1/live?match=>', headers),
       await get('/v1/topics', headers),
       await get(`/v1/topics?token=${rootToken}`, headers),
+      await get('/v1/workers', headers),
+      await get('/v1/streams', headers),
+      await get('/v1/streams/search', headers),
+      await get('/v1/streams/search/dead', headers),
     ]
     for (const answer of answers) {
       expect(answer.json).toEqual(problem('UNAUTHENTICATED', 401))

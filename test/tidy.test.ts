@@ -25,8 +25,8 @@ const layers: Record<string, readonly string[]> = {
   tasks: ['group', 'publish', 'log', 'redis', 'runtime'],
   'sinks/stream': ['group', 'log', 'redis', 'runtime'],
   'sinks/live': ['log', 'redis', 'runtime'],
-  http: ['log', 'redis', 'runtime', 'sinks/live'],
-  cli: ['log', 'redis', 'runtime', 'http'],
+  http: ['log', 'redis', 'runtime', 'sinks/live', 'sinks/stream'],
+  cli: ['log', 'redis', 'runtime', 'http', 'sinks/stream'],
   testing: ['redis', 'runtime'],
 }
 // The root files that stand above the folders: only doors may import them.

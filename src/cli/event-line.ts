@@ -9,7 +9,7 @@ import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { RawJson } from '../event.ts'
 import { forEachMember, NotJson } from '../json-slices.ts'
-import { readTime, timeForms } from './options.ts'
+import { readTime, timeForms } from '../time.ts'
 
 export interface EventLine {
   type: string

@@ -11,14 +11,14 @@ export function countOption(name: string, most = Number.MAX_SAFE_INTEGER): (valu
   }
 }
 
-// A calendar date comes first, so that neither a cursor nor a number is ever taken for one.
-const dateShape = /^[+-]?\d{4,6}-\d\d(-\d\d)?([T ].*)?$/
-
-/** Ms since the epoch: written as such, or as an ISO date. Undefined when it is neither. */
-export function readTime(value: string): number | undefined {
-  if (/^\d{1,16}$/.test(value)) return Number(value)
-  const ms = dateShape.test(value) ? Date.parse(value) : Number.NaN
-  return Number.isNaN(ms) ? undefined : ms
+/** A whole number from 0 on. */
+export function numberOption(name: string): (value: string) => number {
+  return (value) => {
+    if (/^\d{1,15}$/.test(value)) return Number(value)
+    throw BusbarError.of('PARAMETER_INVALID', {
+      name,
+      value: shown(value),
+      problem: 'must be a whole number from 0 on',
+    })
+  }
 }
-
-export const timeForms = 'ms since the epoch, or an ISO date such as 2026-01-31T12:00:00Z'

@@ -17,7 +17,7 @@ export interface Io {
   readonly argv: readonly string[]
   readonly env: Readonly<Record<string, string | undefined>>
   readonly cwd: string
-  readonly stdin: Readable
+  readonly stdin: Readable & { readonly isTTY?: boolean }
   readonly stdout: Terminal
   readonly stderr: Terminal
 }

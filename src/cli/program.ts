@@ -7,10 +7,12 @@ import { addFsck } from './commands/fsck.ts'
 import { addGet } from './commands/get.ts'
 import { addHistory } from './commands/history.ts'
 import { addPublish } from './commands/publish.ts'
+import { addStreams } from './commands/streams.ts'
 import { addTail } from './commands/tail.ts'
 import { addTopics } from './commands/topics.ts'
 import { addUp } from './commands/up.ts'
 import { addWorker } from './commands/worker.ts'
+import { addWorkers } from './commands/workers.ts'
 import type { ExitCode } from './exit.ts'
 import type { Io } from './output.ts'
 import type { Session } from './session.ts'
@@ -32,6 +34,8 @@ const commands: readonly AddCommand[] = [
   addTopics,
   addGet,
   addHistory,
+  addStreams,
+  addWorkers,
   addDoctor,
   addFsck,
   addConfig,
@@ -72,7 +76,7 @@ export function createProgram(run: Runner, { stdout, stderr }: Pick<Io, 'stdout'
     .exitOverride()
   addSettings(program)
   for (const add of commands) add(program, run)
-  for (const command of program.commands) {
+  for (const command of program.commands.flatMap((one) => [one, ...one.commands])) {
     command.addHelpText('after', '\nEvery command also takes --json and the settings: see busbar --help.')
   }
   return program

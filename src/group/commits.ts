@@ -70,16 +70,20 @@ export class Commits {
 
   /** What was noted for this partition is nobody's business any more. */
   forget(partition: number): void {
-    const noted = this.#noted.get(partition)
-    this.#noted.delete(partition)
     this.#rates.delete(partition)
-    for (const resolve of noted?.waiting ?? []) resolve()
+    this.#drop(partition)
   }
 
   end(): void {
     this.#ended = true
     this.#timer?.cancel()
     for (const partition of [...this.#noted.keys()]) this.forget(partition)
+  }
+
+  #drop(partition: number): void {
+    const noted = this.#noted.get(partition)
+    this.#noted.delete(partition)
+    for (const resolve of noted?.waiting ?? []) resolve()
   }
 
   #note(partition: number, epoch: number, cursor: number, handled: number): Noted {
@@ -89,7 +93,7 @@ export class Commits {
       noted.handled += handled
       return noted
     }
-    this.forget(partition)
+    this.#drop(partition)
     const fresh: Noted = { partition, epoch, cursor, release: false, handled, waiting: [] }
     this.#noted.set(partition, fresh)
     return fresh
@@ -152,10 +156,10 @@ export class Commits {
       newer.release ||= noted.release
       newer.waiting.push(...noted.waiting)
       newer.cursor = Math.max(newer.cursor, noted.cursor)
-    } else this.#noted.set(noted.partition, noted)
+    } else this.#noted.set(noted.partition, { ...noted, handled: 0 })
   }
 
-  /** Once a second at most: how many events a second were handled since it was last said. */
+  /** Once a second at most: how many events a second were handled since it was last said. Takes what was handled. */
   #rate({ partition, handled }: Noted): string | undefined {
     const { clock } = this.#context
     const now = clock.monotonicMs()

@@ -4,7 +4,7 @@
 --
 -- KEYS[1] group    hash  partitions, beat (µs of the last heartbeat of anyone), calm (µs before which nobody expires),
 --                        divide (µs at which the partitions are divided anew; absent: they are), revision (grows when
---                        someone else has changed what owners keep), joined, left and expired (members, ever)
+--                        someone else has changed what owners keep), joined, left, expired and replaced (starts, ever)
 -- KEYS[2] members  hash  name -> "<start> <seen µs> <joined µs> <about>"
 -- KEYS[3] owners   hash  partition -> "<owner or -> <epoch> <release by µs or 0> <wanted by or ->"
 -- KEYS[4] cursors  hash  partition -> seq up to which everything is done
@@ -111,6 +111,8 @@ else
     divide = count == 1 and now or divide or now + delay
   elseif own.start ~= start then
     own.start = start
+    redis.call('HINCRBY', group, 'joined', 1)
+    redis.call('HINCRBY', group, 'replaced', 1)
     for partition = 0, partitions - 1 do
       if held[partition].owner == name then raise_epoch(partition) end
     end

@@ -1,6 +1,9 @@
 /** Looks at a group from outside: its members, and who has which partition. */
 import type { Redis } from 'ioredis'
 import type { GroupKeys } from '../redis/keys.ts'
+import { serverMs } from '../redis/server-time.ts'
+import type { Clock } from '../runtime/clock.ts'
+import type { GroupTiming } from './scripts.ts'
 
 export interface MemberFacts {
   name: string
@@ -21,20 +24,28 @@ export interface OwnerFacts {
 export interface GroupFacts {
   members: MemberFacts[]
   owners: OwnerFacts[]
-  /** Members, ever. */
+  /** Starts of members, ever: each is still there, or has left, expired or been replaced by another of its name. */
   joined: number
   left: number
   expired: number
+  replaced: number
 }
 
-export async function inspectGroup(redis: Redis, keys: GroupKeys): Promise<GroupFacts> {
-  const [members, owners, group] = await Promise.all([
+/** How long a silent member counts as there, and by which clock. */
+export interface Hearing {
+  clock: Clock
+  groupTiming: GroupTiming
+}
+
+export async function inspectGroup(redis: Redis, keys: GroupKeys, hearing: Hearing): Promise<GroupFacts> {
+  const [members, owners, group, nowMs] = await Promise.all([
     redis.hgetall(keys.members),
     redis.hgetall(keys.owners),
     redis.hgetall(keys.group),
+    serverMs(redis, hearing.clock),
   ])
   const count = (field: string) => Number(group[field] ?? 0)
-  return {
+  const stored: GroupFacts = {
     members: Object.entries(members)
       .map(([name, text]) => readMember(name, text))
       .sort((a, b) => a.joined - b.joined),
@@ -44,6 +55,21 @@ export async function inspectGroup(redis: Redis, keys: GroupKeys): Promise<Group
     joined: count('joined'),
     left: count('left'),
     expired: count('expired'),
+    replaced: count('replaced'),
+  }
+  return withoutSilent(stored, nowMs - hearing.groupTiming.expiryMs)
+}
+
+/** The silent are removed by the heartbeat of another; where nobody is left to do that, they are gone all the same. */
+function withoutSilent(stored: GroupFacts, heardSince: number): GroupFacts {
+  const members = stored.members.filter(({ lastSeen }) => lastSeen >= heardSince)
+  const names = new Set(members.map(({ name }) => name))
+  const ifThere = (name: string | null) => (name !== null && names.has(name) ? name : null)
+  return {
+    ...stored,
+    members,
+    owners: stored.owners.map((one) => ({ ...one, owner: ifThere(one.owner), wanted: ifThere(one.wanted) })),
+    expired: stored.expired + stored.members.length - members.length,
   }
 }
 

@@ -61,7 +61,7 @@ export function expectedError(
   if (error instanceof BusbarError) return error
   if (mayPass(error)) return BusbarError.of('REDIS_UNAVAILABLE', { problem: (error as Error).message }, error)
   const { code, statusCode = 500, validation } = error as Partial<FastifyError>
-  if (validation) return parameterError(validation, request)
+  if (validation) return violationError(error as FastifyError, request)
   switch (code) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return BusbarError.of('BODY_TOO_LARGE', { maxBytes: bodyMaxBytes })
@@ -86,19 +86,34 @@ export const unsupportedType = (given: string): BusbarError =>
   BusbarError.of('MEDIA_TYPE_UNSUPPORTED', { given, accepted: acceptedTypes })
 
 type Violations = NonNullable<FastifyError['validation']>
+type Part = 'querystring' | 'params' | 'body'
 
-function parameterError(violations: Violations, request: FastifyRequest): BusbarError {
-  const invalid = (name: string, value: unknown, problem: string) =>
-    BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
-  const query = request.query as Record<string, unknown>
+/** What is wrong with a parameter, or with a field of the body, in the words of the route's schema. */
+function violationError({ validation = [], validationContext }: Partial<FastifyError>, request: FastifyRequest) {
+  const part = (validationContext ?? 'querystring') as Part
+  const given = part === 'querystring' ? request.query : request[part]
+  const { name, problem } = firstViolation(validation, knownNames(request, part))
+  if (part === 'body')
+    return BusbarError.of('BODY_INVALID', {
+      problem: name === '' ? problem : `has a wrong field: "${named(name)}" ${problem}`,
+    })
+  const value = shown((given as Record<string, unknown>)[name])
+  return BusbarError.of('PARAMETER_INVALID', { name: named(name), value, problem })
+}
+
+function firstViolation(violations: Violations, known: readonly string[]): { name: string; problem: string } {
   const listed = (name: string) =>
     violations.flatMap(({ params }) => (params[name] as unknown as string[] | undefined) ?? [])
-
   const [unknown] = listed('additionalProperties')
-  if (unknown !== undefined) return invalid(named(unknown), query[unknown], isUnknown(unknown, ['match', 'since']))
+  if (unknown !== undefined) return { name: unknown, problem: isUnknown(unknown, known) }
   const [missing] = listed('requiredProperties')
-  if (missing !== undefined) return invalid(missing, undefined, 'is missing')
+  if (missing !== undefined) return { name: missing, problem: 'is missing' }
   const { instancePath = '', message = 'is wrong' } = violations[0] ?? {}
-  const name = instancePath.split('/')[1] ?? ''
-  return invalid(name, query[name], message)
+  return { name: instancePath.split('/')[1] ?? '', problem: message }
+}
+
+/** The names that the route's schema has for this part of a request. */
+function knownNames({ routeOptions }: FastifyRequest, part: Part): string[] {
+  const { properties = {} } = (routeOptions.schema?.[part] ?? {}) as { properties?: Record<string, unknown> }
+  return Object.keys(properties)
 }

@@ -18,6 +18,7 @@ import { readinessCheck } from './health.ts'
 import { followLive, liveQuery } from './live.ts'
 import { LiveStreams } from './live-stream.ts'
 import { acceptedTypes, expectedError, sendProblem, unsupportedType } from './reply.ts'
+import { streamRoutes } from './streams.ts'
 import { bearerCheck } from './token.ts'
 
 export interface Door {
@@ -196,6 +197,8 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams): void {
       readById(bus, request.params.id, reply),
     )
     typed.get('/topics', () => listTopics(bus))
+    typed.get('/workers', () => bus.workers())
+    routes.register(streamRoutes(bus), { prefix: '/streams' })
     // A HEAD of it would be a reader that reads nothing.
     typed.get('/live', { schema: { querystring: liveQuery }, exposeHeadRoute: false }, (request, reply) =>
       followLive(live, request, reply),

@@ -14,6 +14,10 @@ export class Tasks {
   readonly #stopping = new AbortController()
   #runs: TaskRun[] | undefined
 
+  get names(): readonly string[] {
+    return [...this.#declared.keys()]
+  }
+
   declare(name: string, options: TaskOptions, handler: TaskHandler): void {
     const invalid = (problem: string) => BusbarError.of('TASK_INVALID', { name: shown(name), problem })
     if (this.#runs) throw invalid('tasks are declared before run()')

@@ -27,8 +27,6 @@ export interface WorkerOptions extends LoopContext {
   network: Clock
   worker: string
   groupTiming: GroupTiming
-  /** What the process says of itself, for people. */
-  about: Readonly<Record<string, unknown>>
   source: LogSource
   publish: FireContext['publish']
   floorOf: AppendContext['floorOf']
@@ -41,6 +39,8 @@ export interface WorkerGround {
   reads: Connection
   writes: Connection
   hints: Hints
+  /** What the process says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
 }
 
 export class Worker {
@@ -56,11 +56,11 @@ export class Worker {
     this.schedules = new Schedules(options.source, options.clock)
   }
 
-  async start({ namespace, reads, writes, hints }: WorkerGround): Promise<void> {
+  async start({ namespace, reads, writes, hints, about }: WorkerGround): Promise<void> {
     // First: as the leader it would fire what these definitions replace.
     await this.schedules.store()
     if (this.#stopped) return
-    const { clock, network, randomness, telemetry, worker, groupTiming, about } = this.#options
+    const { clock, network, randomness, telemetry, worker, groupTiming } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
     const keys = workersKeys(namespace.name)
     const leadership = new Leadership(

@@ -261,5 +261,6 @@ describe('silence', () => {
     expect(await group.beat('a', 'beat', 'a-1')).toEqual({ kind: 'replaced' })
     expect(await group.beat('a', 'leave', 'a-1')).toEqual({ kind: 'left' })
     expect(((await group.beat('a', 'beat', 'a-2')) as MemberReply).grants).toEqual(again.grants)
+    expect(await group.redis.hgetall(group.keys.group)).toMatchObject({ joined: '2', replaced: '1' })
   })
 })

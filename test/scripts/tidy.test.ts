@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
+import { countScript } from '../../src/log/count.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
 import { eventScript, historyScript } from '../../src/log/read.ts'
@@ -16,8 +17,18 @@ import {
   liveChannelPrefix,
   namespaceKey,
   partitionKeys,
+  processorKeys,
+  processorsKey,
   workersKeys,
 } from '../../src/redis/keys.ts'
+import {
+  declareScript,
+  discardScript,
+  redriveScript,
+  resetScript,
+  resumeScript,
+  settleScript,
+} from '../../src/sinks/stream/scripts.ts'
 import { firedScript, scheduleScript } from '../../src/tasks/scripts.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -40,6 +51,9 @@ const beat = {
   timing,
   about: '',
 }
+
+const stream = processorKeys('ns', 'p')
+const cursors = new Map([[0, 1]])
 
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
@@ -71,6 +85,19 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/tasks/schedule.lua': call(scheduleScript, { keys: workersKeys('ns'), name: 's', definition: '{}', most: 1 }),
   'src/tasks/fired.lua': call(firedScript, { keys: workersKeys('ns'), name: 's', definition: '{}', firedMs: 1 }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
+  'src/log/count.lua': call(countScript, { keys, after: 0, upTo: 1, maxEntries: 1 }),
+  'src/sinks/stream/declare.lua': call(declareScript, { keys: stream, cursors }),
+  'src/sinks/stream/settle.lua': call(settleScript, {
+    ...{ keys: stream, partition: 0, epoch: 1, cursor: 1, nowUs: 1 },
+    fates: [['close', 'o']],
+  }),
+  'src/sinks/stream/reset.lua': call(resetScript, { keys: stream, cursors, nowUs: 1 }),
+  'src/sinks/stream/resume.lua': call(resumeScript, { keys: stream, scope: 'objects', which: ['o'] }),
+  'src/sinks/stream/redrive.lua': call(redriveScript, {
+    ...{ keys: stream, partition: 0, object: 'o' },
+    letters: [{ id: '0-1', event: 'e' }],
+  }),
+  'src/sinks/stream/discard.lua': call(discardScript, { keys: stream, scope: 'letters', which: ['0-1'] }),
 }
 
 function call<Input>(
@@ -126,7 +153,7 @@ describe.each(scripts)('%s', (path) => {
     const locals = [...body.matchAll(/^local (?!function)([\w, ]+)/gm)].flatMap(([, names]) =>
       names!.trim().split(/, */),
     )
-    const args = path === 'src/publish/publish.lua' ? [] : documented(header, 'ARGV')
+    const args = path === 'src/publish/publish.lua' ? [] : documented(header, 'ARGV').filter(({ open }) => !open)
     const names = [...documented(header, 'KEYS'), ...args].map(({ name }) => name)
     expect(names.filter((name) => !locals.includes(name))).toEqual([])
   })
@@ -172,9 +199,12 @@ describe('keys', () => {
   const spelled = partitionKeys('<ns>', '<tag>')
   const spelling: Record<string, string> = {
     ...spelled,
+    ...processorKeys('<ns>', '<processor>'),
     ...groupKeys('<ns>', '<group>'),
     ...workersKeys('<ns>'),
     namespace: namespaceKey('<ns>'),
+    processors: processorsKey('<ns>'),
+    shelf: `${processorKeys('<ns>', '<processor>').shelfPrefix}<sha1>`,
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,
   }

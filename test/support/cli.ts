@@ -53,6 +53,7 @@ export async function callCli(
   const terminal = columns === undefined ? {} : { isTTY: true, columns }
   const [stdout, stderr] = [collect(streams.stdout), collect(streams.stderr)]
   streams.stdin.end(input)
+  Object.assign(streams.stdin, terminal)
   Object.assign(streams.stdout, terminal)
   Object.assign(streams.stderr, terminal)
   const code = await main({ argv: args, env, cwd, ...streams })

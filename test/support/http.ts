@@ -27,6 +27,8 @@ export interface TestDoor {
   /** Posts a body as it is; with the token unless told otherwise. */
   post(body: string | Uint8Array, headers?: Record<string, string>): Promise<Answer>
   get(path: string, headers?: Record<string, string>): Promise<Answer>
+  /** Any method; a body that is no text is sent as JSON. */
+  send(method: string, path: string, body?: unknown): Promise<Answer>
   /** Opens a live stream and waits for its head. */
   live(query: string, headers?: Record<string, string>): Promise<SseClient>
   /** Sends bytes over a bare socket. */
@@ -57,6 +59,12 @@ export async function testDoor(
         headers: { authorization, 'content-type': 'application/json', ...headers },
       }),
     get: (path, headers = {}) => ask(door, path, { headers: { authorization, ...headers } }),
+    send: (method, path, body) =>
+      ask(door, path, {
+        method,
+        body: body === undefined ? null : typeof body === 'string' ? body : JSON.stringify(body),
+        headers: { authorization, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+      }),
     live: (query, headers = {}) => openSse(`${door.url}/v1/live?${query}`, { authorization, ...headers }),
     socket: () => openSocket(hostname, Number(port)),
   }

@@ -1,11 +1,12 @@
 /** `busbar tail PATTERN…`: follows the log until it is ended, has its number of events, or nobody reads on. */
 import { parseDuration } from '../../duration.ts'
 import type { TelemetryListener } from '../../runtime/telemetry.ts'
+import { readTime } from '../../time.ts'
 import { createEventRows, timeText } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
 import { type Followed, follow } from '../follow.ts'
 import { createLog } from '../log-lines.ts'
-import { countOption, readTime } from '../options.ts'
+import { countOption } from '../options.ts'
 import type { Output } from '../output.ts'
 import type { AddCommand } from '../program.ts'
 import { reachRedis, type Session } from '../session.ts'

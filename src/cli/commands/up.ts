@@ -54,7 +54,7 @@ async function start(session: Session, bus: CliBus, log: HeldLog) {
   const { config } = session
   await reachRedis(bus)
   // The door must have finished before the bus closes.
-  await bus.run({ signals: false })
+  await bus.run({ signals: false, role: 'server' })
   // Loaded only here: the door's libraries take longer than most other commands as a whole.
   const [{ openDoor }, { loadRootToken }] = await Promise.all([
     import('../../http/server.ts'),

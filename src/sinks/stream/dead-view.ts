@@ -19,8 +19,10 @@ export function createDeadView(ask: Ask): DeadView {
   return {
     list: (name, { limit = defaultLimit, offset = 0 } = {}) =>
       ask(name, async (known) => {
-        const last = offset + Math.max(1, limit) - 1
-        const ids = await known.redis.zrange(known.keys.deadOrder, String(offset), String(last))
+        // A number below zero would count from the end.
+        const first = Math.max(0, offset)
+        const last = first + Math.max(1, limit) - 1
+        const ids = await known.redis.zrange(known.keys.deadOrder, String(first), String(last))
         return lettersOf(known, ids)
       }),
     redrive: (name, ids) => ask(name, async (known) => redrive(name, known, await idsOf(known, ids))),

@@ -9,5 +9,5 @@
 local cursors = KEYS[1]
 
 if redis.call('EXISTS', cursors) == 1 then return {'known'} end
-redis.call('HSET', cursors, unpack(ARGV))
+for i = 1, #ARGV, 2 do redis.call('HSET', cursors, ARGV[i], ARGV[i + 1]) end
 return {'created'}

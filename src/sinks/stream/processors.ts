@@ -18,8 +18,6 @@ export interface ProcessorsOptions extends LoopContext {
   network: Clock
   worker: string
   groupTiming: GroupTiming
-  /** What the process says of itself, for people. */
-  about: Readonly<Record<string, unknown>>
   /** Waits for a lost connection. */
   source: LogSource
   /** The log was seen to reach this seq. */
@@ -30,6 +28,8 @@ export interface ProcessorsGround {
   namespace: Namespace
   reads: Connection
   hints: Hints
+  /** What the process says of itself, for people. */
+  about: Readonly<Record<string, unknown>>
 }
 
 export class Processors {
@@ -62,8 +62,9 @@ export class Processors {
   }
 
   /** Starts those named, or all. */
-  async start({ namespace, reads, hints }: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
-    const { clock, network, randomness, telemetry, worker, groupTiming, about, source, saw } = this.#options
+  async start(ground: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
+    const { clock, network, randomness, telemetry, worker, groupTiming, source, saw } = this.#options
+    const { namespace, reads, hints, about } = ground
     const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
     if (wanted.length === 0) return
     const context = { clock, network, randomness, telemetry, namespace, connection: reads, hints }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Put dead letters of one object back in line: on its shelf, behind what waits there, to be handled by the owner.
+-- Put dead letters of one object back in line: on its shelf, between what waits there by seq, to be handled by the owner.
 --
 -- KEYS[1] group       hash  revision, shelved
 -- KEYS[2] dead        hash  event id -> dead letter, JSON
@@ -26,12 +26,20 @@ local known = redis.call('HGET', shelves, object)
 local room = tonumber(redis.call('HGET', group, 'shelved') or 0) + (#ARGV - 5) / 2
 if room > max_shelved or (not known and redis.call('HLEN', shelves) >= max_shelves) then return {'full'} end
 
--- The last of them first, each to the front: they are older than all that waits there.
-local letters = 0
-for i = #ARGV - 1, 6, -2 do
-  if redis.call('HDEL', dead, ARGV[i]) == 1 then
-    redis.call('ZREM', dead_order, ARGV[i])
-    redis.call('LPUSH', shelf, ARGV[i + 1])
+local function seq_of(event) return tonumber(string.match(event, '^{"seq":(%d+)')) end
+
+-- Usually they are older than all that waits there, but not when others of the object were put back before.
+local letters, at = 0, 0
+for i = 6, #ARGV, 2 do
+  local id, event = ARGV[i], ARGV[i + 1]
+  if redis.call('HDEL', dead, id) == 1 then
+    redis.call('ZREM', dead_order, id)
+    local behind = redis.call('LINDEX', shelf, at)
+    while behind and seq_of(behind) < seq_of(event) do
+      at = at + 1
+      behind = redis.call('LINDEX', shelf, at)
+    end
+    if behind then redis.call('LINSERT', shelf, 'BEFORE', behind, event) else redis.call('RPUSH', shelf, event) end
     letters = letters + 1
   end
 end

@@ -1,9 +1,9 @@
 /** Processors as people see them, from any process: how far they are, what they could not handle, and what to do about it. */
 import type { Redis } from 'ioredis'
 import { BusbarError, shown } from '../../errors.ts'
-import { inspectGroup, type MemberFacts } from '../../group/inspect.ts'
+import { type Hearing, inspectGroup, type MemberFacts } from '../../group/inspect.ts'
 import { countEvents } from '../../log/count.ts'
-import { dropHold } from '../../log/holds.ts'
+import { dropHold, moveHold } from '../../log/holds.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { readLasts } from '../../log/read.ts'
 import type { LogSource } from '../../log/view.ts'
@@ -82,7 +82,7 @@ export type Ask = <T>(name: string, ask: (known: Known) => Promise<T>) => Promis
 // A rate that nobody has renewed is of the past.
 const rateHoldsMs = 5_000
 
-export function createStreamsView(source: LogSource, clock: Clock): StreamsView {
+export function createStreamsView(source: LogSource, hearing: Hearing): StreamsView {
   const ask: Ask = (name, work) =>
     source.read(async (redis, namespace) => {
       const definition = await redis.hget(processorsKey(namespace.name), String(name))
@@ -90,19 +90,25 @@ export function createStreamsView(source: LogSource, clock: Clock): StreamsView 
       return work({ redis, namespace, keys: processorKeys(namespace.name, name), definition: JSON.parse(definition) })
     })
   return {
-    async list() {
-      const names = await source.read((redis, namespace) => redis.hkeys(processorsKey(namespace.name)))
-      return Promise.all(names.sort().map((name) => ask(name, (known) => factsOf(name, known, clock))))
-    },
-    get: (name) => ask(name, (known) => factsOf(name, known, clock)),
-    reset: (name, to, { preview = false } = {}) => ask(name, (known) => reset(known, to, preview, clock)),
+    list: () =>
+      source.read(async (redis, namespace) => {
+        const definitions = Object.entries(await redis.hgetall(processorsKey(namespace.name)))
+        const all = definitions.map(([name, definition]) => {
+          const keys = processorKeys(namespace.name, name)
+          return factsOf(name, { redis, namespace, keys, definition: JSON.parse(definition) }, hearing)
+        })
+        return (await Promise.all(all)).sort((a, b) => (a.name < b.name ? -1 : 1))
+      }),
+    get: (name) => ask(name, (known) => factsOf(name, known, hearing)),
+    reset: (name, to, { preview = false } = {}) =>
+      ask(name, (known) => reset(name, known, to, preview ? undefined : hearing)),
     resume: (name, { partition } = {}) =>
       ask(name, ({ redis, keys }) =>
         partition === undefined
           ? runScript(redis, resumeScript, { keys, scope: 'all', which: [] })
           : runScript(redis, resumeScript, { keys, scope: 'partitions', which: [partition] }),
       ),
-    remove: (name) => ask(name, (known) => remove(name, known)),
+    remove: (name) => ask(name, (known) => remove(name, known, hearing)),
     parked: createParkedView(ask),
     dead: createDeadView(ask),
   }
@@ -111,10 +117,10 @@ export function createStreamsView(source: LogSource, clock: Clock): StreamsView 
 async function factsOf(
   name: string,
   { redis, namespace, keys, definition }: Known,
-  clock: Clock,
+  hearing: Hearing,
 ): Promise<StreamFacts> {
   const [group, lasts, cursors, rates, blocked, parked, dead, dropped] = await Promise.all([
-    inspectGroup(redis, keys),
+    inspectGroup(redis, keys, hearing),
     readLasts(redis, namespace),
     redis.hgetall(keys.cursors),
     redis.hgetall(keys.rates),
@@ -123,17 +129,18 @@ async function factsOf(
     redis.hlen(keys.dead),
     redis.hget(keys.group, 'deadDropped'),
   ])
+  const owners = new Map(group.owners.map((one) => [one.partition, one]))
   const partitions = await Promise.all(
     lasts.map(async (last, partition): Promise<PartitionFacts> => {
       const cursor = Number(cursors[partition] ?? 0)
       const reason = blocked[partition]
       return {
         partition,
-        owner: group.owners[partition]?.owner ?? null,
-        epoch: group.owners[partition]?.epoch ?? 0,
+        owner: owners.get(partition)?.owner ?? null,
+        epoch: owners.get(partition)?.epoch ?? 0,
         cursor,
         lag: await countEvents(redis, namespace.partitions[partition]!, cursor, last),
-        rate: rateOf(rates[partition], clock),
+        rate: rateOf(rates[partition], hearing.clock),
         blocked: reason === undefined ? null : (JSON.parse(reason) as Reason),
       }
     }),
@@ -149,7 +156,9 @@ function rateOf(text: string | undefined, clock: Clock): number {
   return clock.now() - Number(at) > rateHoldsMs ? 0 : Number(rate)
 }
 
-async function reset({ redis, namespace, keys }: Known, to: ResetTo, preview: boolean, clock: Clock) {
+/** Without `hearing` it only counts. */
+async function reset(name: string, known: Known, to: ResetTo, hearing: Hearing | undefined): Promise<ResetFacts> {
+  const { redis, namespace, keys } = known
   const targets = await positionOf(redis, namespace, to)
   const cursors = await redis.hgetall(keys.cursors)
   const partitions = await Promise.all(
@@ -160,14 +169,28 @@ async function reset({ redis, namespace, keys }: Known, to: ResetTo, preview: bo
       return { partition, from, to: target, again: target < from ? count : 0, skipped: target > from ? count : 0 }
     }),
   )
-  if (!preview)
-    await runScript(redis, resetScript, { keys, cursors: new Map(targets.entries()), nowUs: clock.serverUs?.() })
+  if (hearing) await moveTo(name, known, targets, hearing)
   const sum = (part: 'again' | 'skipped') => partitions.reduce((total, one) => total + one[part], 0)
   return { again: sum('again'), skipped: sum('skipped'), partitions }
 }
 
-async function remove(name: string, { redis, namespace, keys }: Known): Promise<void> {
-  const { members } = await inspectGroup(redis, keys)
+/** Nobody may run just now, so retention is told here from where on the log is needed, under the owners' new epochs. */
+async function moveTo(
+  name: string,
+  { redis, namespace, keys }: Known,
+  targets: readonly number[],
+  hearing: Hearing,
+): Promise<void> {
+  const nowUs = hearing.clock.serverUs?.()
+  const reply = await runScript(redis, resetScript, { keys, cursors: new Map(targets.entries()), nowUs })
+  if (reply === 'unknown') throw BusbarError.of('STREAM_NOT_FOUND', { name: shown(name) })
+  const { owners } = await inspectGroup(redis, keys, hearing)
+  for (const { partition, epoch } of owners)
+    await moveHold(redis, namespace, holdName(name), { partition, seq: targets[partition]!, epoch })
+}
+
+async function remove(name: string, { redis, namespace, keys }: Known, hearing: Hearing): Promise<void> {
+  const { members } = await inspectGroup(redis, keys, hearing)
   if (members.length > 0) throw BusbarError.of('STREAM_IN_USE', { name, workers: members.map((member) => member.name) })
   const shelves = (await redis.hkeys(keys.shelves)).map((object) => shelfKey(keys, object))
   const { groupWake: _channel, shelfPrefix: _prefix, ...stored } = keys

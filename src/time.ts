@@ -1,0 +1,13 @@
+/** Times as people and other programs write them. */
+
+// A calendar date comes first, so that neither a cursor nor a number is ever taken for one.
+const dateShape = /^[+-]?\d{4,6}-\d\d(-\d\d)?([T ].*)?$/
+
+/** Ms since the epoch: written as such, or as an ISO date. Undefined when it is neither. */
+export function readTime(value: string): number | undefined {
+  if (/^\d{1,16}$/.test(value)) return Number(value)
+  const ms = dateShape.test(value) ? Date.parse(value) : Number.NaN
+  return Number.isNaN(ms) ? undefined : ms
+}
+
+export const timeForms = 'ms since the epoch, or an ISO date such as 2026-01-31T12:00:00Z'
