@@ -59,8 +59,8 @@ export function entryRecords(partition: number, [id, fields]: Entry, after: numb
 
 const pageBytes = 256 * 1024
 // The mean says nothing of what comes next: behind a thousand small entries may lie large ones of 256 KiB, and a page
-// of 64 of those is 16 MiB. More would hardly be faster: 64 lone events per round trip are some 100,000 a second.
-const maxPageEntries = 64
+// of 32 of those is 8 MiB. More would hardly be faster: 32 lone events per round trip are some 100,000 a second.
+const maxPageEntries = 32
 
 /** Pages through partitions; learns how large entries are. One per process is enough. */
 export class LogPages {

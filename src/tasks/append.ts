@@ -10,10 +10,12 @@ import { hintKinds } from '../publish/lane.ts'
 import { type DueReply, dueScript, publishScript } from '../publish/scripts.ts'
 import type { Connection } from '../redis/connection.ts'
 import { runScript, runScripts, writeArg } from '../redis/script.ts'
+import type { Clock } from '../runtime/clock.ts'
 import type { LoopContext } from '../runtime/loop.ts'
 import { type Duty, sweepMs } from './duty.ts'
 
 export interface AppendContext extends LoopContext {
+  network: Clock
   namespace: Namespace
   reads: Connection
   writes: Connection
@@ -32,7 +34,7 @@ const sweepMsPerPartition = 625
 const never = Number.POSITIVE_INFINITY
 
 export function appendDuty(context: AppendContext): Duty {
-  const { clock, namespace } = context
+  const { clock, network, namespace } = context
   const all = namespace.partitions.map((_, partition) => partition)
   const everyMs = Math.max(sweepMs, all.length * sweepMsPerPartition)
   /** When to look at a partition, by the monotonic clock. */
@@ -50,7 +52,7 @@ export function appendDuty(context: AppendContext): Duty {
     },
     async turn() {
       const now = clock.monotonicMs()
-      const isSweep = now >= sweepAt
+      const isSweep = network.monotonicMs() >= sweepAt
       const looked = all.filter((partition) => isSweep || (lookAt.get(partition) ?? never) <= now)
       // Before the look: a hint that comes meanwhile stays.
       for (const partition of looked) lookAt.delete(partition)
@@ -61,8 +63,9 @@ export function appendDuty(context: AppendContext): Duty {
         for (const partition of looked) lookAt.set(partition, 0)
         throw error
       }
-      if (isSweep) sweepAt = now + everyMs
-      return Math.max(0, Math.min(sweepAt, ...lookAt.values()) - clock.monotonicMs())
+      // A little early: the loop that sweeps does not come at the exact time.
+      if (isSweep) sweepAt = network.monotonicMs() + 0.8 * everyMs
+      return Math.max(0, Math.min(...lookAt.values()) - clock.monotonicMs())
     },
   }
 }
@@ -91,13 +94,14 @@ function readDue({ namespace, reads, clock }: AppendContext, looked: readonly nu
 }
 
 async function append(context: AppendContext, partition: number, events: DueReply['events']): Promise<void> {
-  const { namespace, writes, floorOf, saw, liveChannelPrefix, telemetry } = context
+  const { namespace, writes, floorOf, saw, liveChannelPrefix, telemetry, clock } = context
   const reply = await runScript(writes.redis, publishScript, {
     keys: namespace.partitions[partition]!,
     // Not remembered: what is sent twice finds its events gone.
     process: '',
     n: 0,
     floor: floorOf(partition),
+    nowUs: clock.serverUs?.(),
     kinds: hintKinds(new Set(events.map(({ envelope }) => kindText(envelope)))),
     live: liveChannelPrefix === '' ? '' : `${partition} ${liveChannelPrefix}`,
     options: JSON.stringify(events.map(({ number }, i) => [i + 1, 1, { delayed: number }])),

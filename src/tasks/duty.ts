@@ -4,10 +4,12 @@
  */
 import type { Leadership } from '../group/leadership.ts'
 import type { Hints } from '../redis/hints.ts'
-import type { Timer } from '../runtime/clock.ts'
+import type { Clock, Timer } from '../runtime/clock.ts'
 import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
 
 export interface DutyContext extends LoopContext {
+  /** Time as the network has it, also where a test stops the clock: sweeps make up for lost hints. */
+  network: Clock
   leadership: Leadership
   hints: Hints
   /** The channel of hints for the leader. */
@@ -19,18 +21,20 @@ export interface Duty {
   begin(): void
   /** Takes a hint in; answers whether it is worth a look. */
   hear(message: string): boolean
-  /** Does what is due; answers in how many ms there is more. */
+  /** Does what is due; answers in how many ms there is more, as far as it knows. */
   turn(): Promise<number>
 }
 
 // How long a lost hint goes unnoticed.
 export const sweepMs = 10_000
+// The longest that a timer can wait; what is due later is looked at in between.
+const maxAlarmMs = 2 ** 31 - 1
 
 export function startDuty(context: DutyContext, name: string, duty: Duty): Loop {
-  const { clock, leadership, hints, channel } = context
+  const { clock, network, leadership, hints, channel } = context
   let alarm: Timer | undefined
   let unlisten: (() => void) | undefined
-  const loop = startLoop(context, name, async () => {
+  const loop = startLoop({ ...context, clock: network }, name, async () => {
     alarm?.cancel()
     if (!leadership.isLeader) {
       unlisten?.()
@@ -44,9 +48,8 @@ export function startDuty(context: DutyContext, name: string, duty: Duty): Loop 
       duty.begin()
     }
     const inMs = await duty.turn()
-    // The loop's own wait is a rough one, so that processes do not march in step.
-    alarm = clock.after(Math.min(inMs, sweepMs), () => loop.wake())
-    return { againInMs: 2 * sweepMs }
+    if (Number.isFinite(inMs)) alarm = clock.after(Math.min(inMs, maxAlarmMs), () => loop.wake())
+    return { againInMs: sweepMs }
   })
   const forget = leadership.onChange(() => loop.wake())
   return {

@@ -12,7 +12,7 @@ import { runScript } from '../redis/script.ts'
 import { serverMs } from '../redis/server-time.ts'
 import type { LoopContext } from '../runtime/loop.ts'
 import { parseCron, type Ticks } from './cron.ts'
-import { type Duty, sweepMs } from './duty.ts'
+import type { Duty } from './duty.ts'
 import { type Definition, dueTicks, eventOf, readSchedule, type StoredSchedule, tickKey } from './schedule.ts'
 import { firedScript } from './scripts.ts'
 
@@ -37,10 +37,10 @@ export function fireDuty(context: FireContext): Duty {
     async turn() {
       const { redis } = context.connection
       const stored = Object.entries(await redis.hgetall(context.keys.schedules))
-      if (stored.length === 0) return sweepMs
+      if (stored.length === 0) return Number.POSITIVE_INFINITY
       const nowMs = await serverMs(redis, context.clock)
       const waits = stored.map(([name, text]) => fireOrReport(context, crons, readSchedule(name, text), nowMs))
-      return Math.max(0, Math.min(sweepMs, ...(await Promise.all(waits))))
+      return Math.max(0, Math.min(...(await Promise.all(waits))))
     },
   }
 }

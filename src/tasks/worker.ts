@@ -69,7 +69,7 @@ export class Worker {
     )
     this.#leadership = leadership
     this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership)
-    const dutyContext = { ...context, leadership, channel: keys.due }
+    const dutyContext = { ...context, network, leadership, channel: keys.due }
     const firing = fireDuty({ ...context, keys, publish: this.#options.publish })
     const appending = appendDuty({ ...this.#options, namespace, reads, writes })
     this.#duties = [

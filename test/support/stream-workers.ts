@@ -17,6 +17,8 @@ export interface WorkerOptions {
   /** Of the processor. */
   options?: Readonly<Record<string, unknown>>
   workMs?: number
+  /** The same, but the processor is busy for so long. */
+  busyMs?: number
   /** Type of the event that it publishes for each one it handles. */
   output?: string
   group?: Readonly<Record<string, string>>
