@@ -9,28 +9,39 @@ import { hostname } from 'node:os'
 import { Backbone } from './backbone.ts'
 import { type BusInternals, busMark, internals } from './bus-internals.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
+import type {
+  CommitEvent,
+  CommitOptions,
+  Declared,
+  DelayOptions,
+  EventHandler,
+  EventOf,
+  Live,
+  ProcessorHandler,
+  PublishAllAnswer,
+  PublishAllEvent,
+  PublishOptions,
+  RunOptions,
+  TypeName,
+} from './bus-types.ts'
 import { checkDeclared } from './declared.ts'
-import { type Duration, parseDuration } from './duration.ts'
-import { BusbarError, shown } from './errors.ts'
+import { type Duration, durationOf } from './duration.ts'
 import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
 import { type Finding, fsck } from './log/fsck.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
 import { createLogView, type LogView } from './log/view.ts'
-import type { MatchedTypes, Pattern } from './pattern.ts'
-import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
-import { type Delayed, type DelayedView, Delayer } from './publish/delayed.ts'
-import { Publisher } from './publish/publisher.ts'
-import { type EventInput, type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
-import { liveChannelPrefix as liveChannelPrefixOf } from './redis/keys.ts'
-import { applyRegistry, type DataIn, type DataOut, type Registry } from './registry.ts'
+import type { Pattern } from './pattern.ts'
+import type { Published } from './publish/call.ts'
+import type { Delayed, DelayedView } from './publish/delayed.ts'
+import { Publishing } from './publishing.ts'
+import type { DataIn, Registry } from './registry.ts'
 import type { Handling } from './runtime/handling.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
-import type { PartitionEvents } from './sinks/stream/events.ts'
-import type { ProcessorContext, ProcessorOptions } from './sinks/stream/options.ts'
+import type { ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
 import type { ScheduledEvent } from './tasks/schedule.ts'
@@ -38,84 +49,6 @@ import type { SchedulesView } from './tasks/schedules.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
 import { version } from './version.ts'
-
-export interface PublishOptions extends EventPlace {
-  idempotencyKey?: string
-  /** seq of the object's last event, or null for none: anything else is a CONFLICT. */
-  expectPrev?: number | null
-  timeout?: Duration
-  delay?: undefined
-  at?: undefined
-}
-
-/** Not visible before it is due; then it gets its place in the log. */
-export interface DelayOptions extends EventPlace {
-  /** From now, at most 366 days. Give this or `at`. */
-  delay?: Duration | undefined
-  /** A Date, or ms since the epoch; one that has passed means at once. */
-  at?: Date | number | undefined
-  idempotencyKey?: string
-  timeout?: Duration
-}
-
-export interface CommitOptions extends CallOptions {
-  tenant?: string
-  timeout?: Duration
-}
-
-export interface PublishAllEvent extends EventInput {
-  idempotencyKey?: string
-  expectPrev?: number | null
-}
-
-/** One answer of publishAll: what publish would have answered, or the error it would have thrown. */
-export type PublishAllAnswer = (Published & { error?: undefined }) | { error: BusbarError }
-
-type TypeName<R extends Registry> = (keyof R & string) | (string & {})
-
-/** `[type, data]` or `[type, data, { time, trace }]`. */
-export type CommitEvent<R extends Registry> =
-  | {
-      [T in keyof R & string]: readonly [type: T, data: DataIn<R, T>, more?: Pick<EventInput, 'time' | 'trace'>]
-    }[keyof R & string]
-  | readonly [type: string, data?: unknown, more?: Pick<EventInput, 'time' | 'trace'>]
-
-/** Events as the registry and a pattern literal say they are. */
-export type EventOf<R extends Registry, P> = [keyof R & string] extends [never]
-  ? Event
-  : { [T in MatchedTypes<keyof R & string, P>]: Event<DataOut<R, T>, T> }[MatchedTypes<keyof R & string, P>]
-
-export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
-  /** Resolves when every matching event published from now on will be delivered. */
-  ready(): Promise<void>
-  /** Where to go on after the last delivered event. */
-  readonly cursor: string
-}
-
-export interface RunOptions {
-  /** Names of what to start; nothing else that was declared is. Default: everything. */
-  only?: readonly string[]
-  /** Whether SIGTERM and SIGINT close the bus. Default true. */
-  signals?: boolean
-  /** What this process is, for people who look at `busbar workers`. Default 'worker'. */
-  role?: string
-}
-
-/** Gets the events of one partition, for as long as this process holds it. */
-export type ProcessorHandler<E extends Event> = (
-  events: PartitionEvents<E>,
-  context: ProcessorContext,
-) => Promise<void> | void
-
-/** Gets one event at a time. */
-export type EventHandler<E extends Event> = (event: E, context: ProcessorContext) => Promise<void> | void
-
-/** Something declared on a bus. */
-export interface Declared extends AsyncDisposable {
-  readonly name: string
-  /** Ends it in this process: what is in hand is finished, or aborted at the timeout. */
-  close(options?: { timeout?: Duration }): Promise<void>
-}
 
 const noOptions = {}
 const endSignals = ['SIGTERM', 'SIGINT'] as const
@@ -138,13 +71,11 @@ export class Bus<R extends Registry = Registry> {
   readonly delayed: DelayedView
   readonly #settings: Settings
   readonly #backbone: Backbone
-  readonly #publisher: Publisher
-  readonly #delayer: Delayer
+  readonly #publishing: Publishing
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
   readonly #processors: Processors
   readonly #handling = new Set<Handling>()
-  #opening = false
   #hub: LiveHub | undefined
   #loops: Loop[] = []
   #closing: Promise<void> | undefined
@@ -156,37 +87,15 @@ export class Bus<R extends Registry = Registry> {
     this.worker = settings.worker
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
-    const liveChannelPrefix = settings.liveChannel ? liveChannelPrefixOf(this.namespace) : ''
-    this.#publisher = new Publisher(
-      {
-        clock: settings.network,
-        serverUs: settings.clock.serverUs,
-        telemetry: settings.telemetry,
-        grown: (partition) => this.#trimSoon(partition),
-      },
-      {
-        process: settings.randomness.id(),
-        maxWaiting: settings.maxWaiting,
-        maxWaitingBytes: settings.maxWaitingBytes,
-        liveChannelPrefix,
-      },
-    )
+    const publishing = new Publishing(settings, this.#backbone)
+    this.#publishing = publishing
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings)
-    this.#delayer = new Delayer({ ...settings, source: this.#backbone })
-    this.delayed = this.#delayer
-    const saw = (partition: number, seq: number) => this.#publisher.saw(partition, seq)
-    this.#worker = new Worker({
-      ...settings,
-      source: this.#backbone,
-      publish: (event, call) => this.#publish(event, undefined, call),
-      floorOf: (partition) => this.#publisher.floorOf(partition),
-      saw,
-      liveChannelPrefix,
-    })
+    this.delayed = publishing.delayer
+    this.#worker = new Worker({ ...settings, source: this.#backbone, publishing })
     this.schedules = this.#worker.schedules
-    this.#processors = new Processors({ ...settings, source: this.#backbone, saw })
-    this.#handling.add({ name: 'publish', isIdle: async () => this.#publisher.waiting.calls === 0 })
+    this.#processors = new Processors({ ...settings, source: this.#backbone, saw: (p, seq) => publishing.saw(p, seq) })
+    this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
     this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }
 
@@ -199,55 +108,18 @@ export class Bus<R extends Registry = Registry> {
     data?: DataIn<R, T>,
     options: PublishOptions | DelayOptions = noOptions,
   ): Promise<Published | Delayed> {
-    if (options.delay !== undefined || options.at !== undefined) return this.#delay(type, data, options)
-    return this.#publishNow(type, data, options as PublishOptions)
-  }
-
-  #publishNow(type: string, data: unknown, options: PublishOptions): Promise<Published> {
-    return new Promise((resolve, reject) => {
-      const event = this.#write(type, data, options)
-      const call = this.#call(event, options.timeout, resolve, reject)
-      const plain = options.idempotencyKey === undefined && options.expectPrev === undefined
-      this.#submit(plain ? call : withOptions(call, [event], { ...options, state: undefined }))
-    })
+    if (options.delay !== undefined || options.at !== undefined) return this.#publishing.delay(type, data, options)
+    return this.#publishing.publish(type, data, options as PublishOptions)
   }
 
   /** Stores several events of one object and its state: contiguous, in this order, all or none. */
   commit(key: string, events: readonly CommitEvent<R>[], options: CommitOptions = noOptions): Promise<Published[]> {
-    return new Promise((resolve, reject) => {
-      checkCount(events)
-      checkText('key', key, limits.keyBytes)
-      const { tenant, timeout } = options
-      const written = events.map((event) => {
-        if (!Array.isArray(event)) throw notAnEvent(event, '[type, data]')
-        const [type, data, more] = event
-        return this.#write(type, data, { ...more, tenant, key })
-      })
-      checkOneObject(written)
-      checkSize(written)
-      const answered = (first: Published, rest: readonly Published[]) => resolve([first, ...rest])
-      const call = withOptions(this.#call(written[0]!, timeout, answered, reject), written, options)
-      this.#submit(call)
-    })
+    return this.#publishing.commit(key, events as readonly CommitEvent<Registry>[], options)
   }
 
   /** Stores many events, each on its own: one answer per event, in the order given; a bad one fails alone. */
-  async publishAll(
-    events: readonly PublishAllEvent[],
-    options: { timeout?: Duration } = {},
-  ): Promise<PublishAllAnswer[]> {
-    checkCount(events)
-    const answers = events.map(async (event) => {
-      if (typeof event !== 'object' || event === null) throw notAnEvent(event, '{ type, data }')
-      const { type, data, ...rest } = event
-      return this.#publishNow(type, data, { ...notDelayed(rest), ...options })
-    })
-    const settled = await Promise.allSettled(answers)
-    return settled.map((answer) => {
-      if (answer.status === 'fulfilled') return answer.value
-      if (answer.reason instanceof BusbarError) return { error: answer.reason }
-      throw answer.reason
-    })
+  publishAll(events: readonly PublishAllEvent[], options: { timeout?: Duration } = {}): Promise<PublishAllAnswer[]> {
+    return this.#publishing.publishAll(events, options)
   }
 
   /** Follows the log: every matching event, in order per partition, from `since` on. */
@@ -291,7 +163,7 @@ export class Bus<R extends Registry = Registry> {
   /** Declares an event that is published at each tick of a cron, exactly once however many processes run. */
   schedule(name: string, cron: string, event: ScheduledEvent, { timezone = 'UTC' }: { timezone?: string } = {}): this {
     const { type, data, tenant, key } = event
-    this.#worker.schedules.declare(name, cron, timezone, this.#write(type, data, { tenant, key }))
+    this.#worker.schedules.declare(name, cron, timezone, this.#publishing.write(type, data, { tenant, key }))
     return this
   }
 
@@ -329,7 +201,7 @@ export class Bus<R extends Registry = Registry> {
    */
   async run({ only, signals = true, role = 'worker' }: RunOptions = {}): Promise<this> {
     if (only) checkDeclared(only, this.declared())
-    if (!this.#opening) this.#open()
+    this.#publishing.open()
     const opened = await this.#backbone.open()
     const { namespace, retainer } = opened
     if (this.#loops.length > 0) return this
@@ -380,50 +252,9 @@ export class Bus<R extends Registry = Registry> {
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
     for (const reader of this.#readers) await reader.return()
     await this.#hub?.stop(timeoutMs)
-    await Promise.all([this.#publisher.close(timeoutMs), this.#delayer.close(timeoutMs)])
+    await this.#publishing.close(timeoutMs)
     await this.#backbone.close()
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
-  }
-
-  #write(type: string, data: unknown, place: EventPlace): WrittenEvent {
-    const { registry } = this.#settings
-    if (registry.size === 0) return writeEvent(type, data, place)
-    const applied = applyRegistry(registry, type, data, place)
-    return writeEvent(type, applied.data, applied.place)
-  }
-
-  async #delay(type: string, data: unknown, options: DelayOptions): Promise<Delayed> {
-    const event = this.#write(type, data, options)
-    return this.#delayer.delay(event, options, this.#timeoutMs(options.timeout))
-  }
-
-  #publish(event: WrittenEvent, timeout: Duration | undefined, options: CallOptions): Promise<Published> {
-    return new Promise((resolve, reject) => {
-      this.#submit(withOptions(this.#call(event, timeout, resolve, reject), [event], options))
-    })
-  }
-
-  #call(event: WrittenEvent, timeout: Duration | undefined, resolve: Call['resolve'], reject: Call['reject']): Call {
-    const timeoutMs = this.#timeoutMs(timeout)
-    const deadlineAt = Math.ceil(this.#settings.network.monotonicMs() + timeoutMs)
-    return simpleCall(event, timeoutMs, deadlineAt, resolve, reject)
-  }
-
-  #timeoutMs(timeout: Duration | undefined): number {
-    return timeout === undefined ? this.#settings.timeoutMs : durationOf('timeout', timeout)
-  }
-
-  #submit(call: Call): void {
-    if (!this.#opening) this.#open()
-    this.#publisher.submit(call)
-  }
-
-  #open(): void {
-    this.#opening = true
-    this.#backbone.open().then(
-      ({ namespace, writes }) => this.#publisher.open(namespace, writes),
-      (error) => this.#publisher.refuse(error),
-    )
   }
 
   async #openHub(): Promise<LiveHub> {
@@ -434,7 +265,7 @@ export class Bus<R extends Registry = Registry> {
       namespace,
       connection: reads,
       hints,
-      saw: (partition, seq) => this.#publisher.saw(partition, seq),
+      saw: (partition, seq) => this.#publishing.saw(partition, seq),
     })
     return this.#hub
   }
@@ -444,67 +275,6 @@ export class Bus<R extends Registry = Registry> {
     if (!this.#processors.areRunning) return true
     return this.#processors.isIdleUpTo(await this.#backbone.read(readLasts))
   }
-
-  #trimSoon(partition: number): void {
-    this.#backbone
-      .open()
-      .then(({ retainer }) => retainer.trimPartition(partition))
-      // A lost connection: the next few thousand events, or the loop, try again.
-      .catch(() => undefined)
-  }
-}
-
-const notAnEvent = (event: unknown, shape: string): BusbarError =>
-  BusbarError.of('EVENT_INVALID', { field: 'events', value: shown(event), problem: `must hold events like ${shape}` })
-
-/** Its answers are places in the log, which a delayed event does not have. */
-function notDelayed<T extends object>(options: T): T {
-  for (const field of ['delay', 'at'])
-    if ((options as Record<string, unknown>)[field] !== undefined)
-      throw BusbarError.of('EVENT_INVALID', {
-        field,
-        value: shown((options as Record<string, unknown>)[field]),
-        problem: 'is for single publishes; publish delayed events one by one',
-      })
-  return options
-}
-
-function checkCount(events: unknown): void {
-  if (!Array.isArray(events) || events.length === 0)
-    throw BusbarError.of('EVENT_INVALID', {
-      field: 'events',
-      value: shown(events),
-      problem: 'must be a list of at least one event',
-    })
-  if (events.length > limits.callEvents)
-    throw BusbarError.of('CALL_TOO_LARGE', {
-      events: events.length,
-      maxEvents: limits.callEvents,
-      maxBytes: limits.callBytes,
-    })
-}
-
-/** A registry may derive tenants from the data; a commit is about one object. */
-function checkOneObject(events: readonly WrittenEvent[]): void {
-  const other = events.find((event) => event.object !== events[0]!.object)
-  if (other)
-    throw BusbarError.of('EVENT_INVALID', {
-      field: 'tenant',
-      value: shown(other.object),
-      problem: `must be the same for all events of a commit, ${shown(events[0]!.object)}`,
-    })
-}
-
-function checkSize(events: readonly WrittenEvent[]): void {
-  const bytes = events.reduce((sum, event) => sum + event.bytes, 0)
-  if (bytes > limits.callBytes)
-    throw BusbarError.of('CALL_TOO_LARGE', { bytes, maxEvents: limits.callEvents, maxBytes: limits.callBytes })
-}
-
-function durationOf(field: string, value: Duration): number {
-  const parsed = parseDuration(value)
-  if (!parsed.ok) throw BusbarError.of('EVENT_INVALID', { field, value: shown(value), problem: parsed.problem })
-  return parsed.value
 }
 
 /** Makes a bus. Nothing is connected, written or started before the first use. */

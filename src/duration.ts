@@ -4,6 +4,7 @@
  * Values come from code, from JSON and from the environment, so any value may arrive. What cannot be read is an answer,
  * not an error: the caller knows the name of the field and says it, followed by `problem`.
  */
+import { BusbarError, shown } from './errors.ts'
 
 export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h' | 'd'}`
 export type Bytes = number | `${number}${'B' | 'kB' | 'MB' | 'GB' | 'KiB' | 'MiB' | 'GiB'}`
@@ -77,4 +78,11 @@ function formatAmount(amount: number, units: readonly Unit[]): string {
   const bySize = [...units].sort((a, b) => b.size - a.size)
   const unit = bySize.find(({ size }) => amount >= size && amount % size === 0) ?? units[0]!
   return `${amount / unit.size}${unit.name}`
+}
+
+/** A duration that a call was given, in ms; EVENT_INVALID, with the field's name, when it is none. */
+export function durationOf(field: string, value: Duration): number {
+  const parsed = parseDuration(value)
+  if (!parsed.ok) throw BusbarError.of('EVENT_INVALID', { field, value: shown(value), problem: parsed.problem })
+  return parsed.value
 }

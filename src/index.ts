@@ -1,22 +1,20 @@
 /** The public API. What is not exported here may change at any time. */
-export {
-  type Bus,
-  busbar,
-  type CommitEvent,
-  type CommitOptions,
-  type Declared,
-  type DelayOptions,
-  type EventHandler,
-  type EventOf,
-  type Live,
-  type ProcessorHandler,
-  type PublishAllAnswer,
-  type PublishAllEvent,
-  type PublishOptions,
-  type RunOptions,
-  rawJson,
-} from './bus.ts'
+export { type Bus, busbar, rawJson } from './bus.ts'
 export type { BusOptions } from './bus-options.ts'
+export type {
+  CommitEvent,
+  CommitOptions,
+  Declared,
+  DelayOptions,
+  EventHandler,
+  EventOf,
+  Live,
+  ProcessorHandler,
+  PublishAllAnswer,
+  PublishAllEvent,
+  PublishOptions,
+  RunOptions,
+} from './bus-types.ts'
 export type { Bytes, Duration } from './duration.ts'
 export { BusbarError, type ErrorCode } from './errors.ts'
 export type { Event } from './event.ts'

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
-import type { Live } from '../src/bus.ts'
+import type { Live } from '../src/bus-types.ts'
 import type { Event } from '../src/event.ts'
 import { writeCursor } from '../src/log/cursor.ts'
 import type { TelemetryEvent } from '../src/runtime/telemetry.ts'

@@ -4,7 +4,7 @@
  * What `busbar tail --json` prints is such a line too: id, seq and prev, which the log will give anew, are passed over.
  * The data goes on as the text that it is.
  */
-import type { PublishOptions } from '../bus.ts'
+import type { PublishOptions } from '../bus-types.ts'
 import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { RawJson } from '../event.ts'

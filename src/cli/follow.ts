@@ -7,7 +7,7 @@
  * The live reader takes its place before the stored part is read, so nothing falls between the two; what both have is
  * shown once.
  */
-import type { Live } from '../bus.ts'
+import type { Live } from '../bus-types.ts'
 import type { Event } from '../event.ts'
 import { partitionsIn, readCursor, writeCursor } from '../log/cursor.ts'
 import type { CliBus } from './session.ts'

@@ -4,7 +4,7 @@
  * A body that is not JSON is refused as a whole, before anything of it is published. In an array of events one that is
  * wrong fails alone. Data is never read here: it goes on as the text that came.
  */
-import type { DelayOptions, PublishAllEvent } from '../bus.ts'
+import type { DelayOptions, PublishAllEvent } from '../bus-types.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { limits, RawJson } from '../event.ts'
 import { forEachElement, forEachMember, kindOfJson, NotJson } from '../json-slices.ts'

@@ -1,7 +1,8 @@
 /** POST /v1/events, GET /v1/events/:id and GET /v1/topics: into the log, and out of it. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
-import type { Bus, PublishAllAnswer } from '../bus.ts'
+import type { Bus } from '../bus.ts'
+import type { PublishAllAnswer } from '../bus-types.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { parseId } from '../event.ts'
 import type { Delayed, Published } from '../index.ts'

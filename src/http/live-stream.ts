@@ -8,7 +8,7 @@
  *   ended     the client went away, or the door closes
  */
 import type { ServerResponse } from 'node:http'
-import type { Live } from '../bus.ts'
+import type { Live } from '../bus-types.ts'
 import { BusbarError } from '../errors.ts'
 import type { Event } from '../event.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'

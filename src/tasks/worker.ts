@@ -22,16 +22,18 @@ import { type FireContext, fireDuty } from './fire.ts'
 import { Schedules } from './schedules.ts'
 import { Tasks } from './tasks.ts'
 
+/** The bus's own way into the log. */
+interface Publishing extends Pick<AppendContext, 'floorOf' | 'saw' | 'liveChannelPrefix'> {
+  publishWritten: FireContext['publish']
+}
+
 export interface WorkerOptions extends LoopContext {
   /** Time as the network has it, also where a test stops the clock. */
   network: Clock
   worker: string
   groupTiming: GroupTiming
   source: LogSource
-  publish: FireContext['publish']
-  floorOf: AppendContext['floorOf']
-  saw: AppendContext['saw']
-  liveChannelPrefix: string
+  publishing: Publishing
 }
 
 export interface WorkerGround {
@@ -60,7 +62,7 @@ export class Worker {
     // First: as the leader it would fire what these definitions replace.
     await this.schedules.store()
     if (this.#stopped) return
-    const { clock, network, randomness, telemetry, worker, groupTiming } = this.#options
+    const { clock, network, randomness, telemetry, worker, groupTiming, publishing } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
     const keys = workersKeys(namespace.name)
     const leadership = new Leadership(
@@ -70,8 +72,20 @@ export class Worker {
     this.#leadership = leadership
     this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership)
     const dutyContext = { ...context, network, leadership, channel: keys.due }
-    const firing = fireDuty({ ...context, keys, publish: this.#options.publish })
-    const appending = appendDuty({ ...this.#options, namespace, reads, writes })
+    const firing = fireDuty({
+      ...context,
+      keys,
+      publish: (event, options) => publishing.publishWritten(event, options),
+    })
+    const appending = appendDuty({
+      ...this.#options,
+      namespace,
+      reads,
+      writes,
+      floorOf: (partition) => publishing.floorOf(partition),
+      saw: (partition, seq) => publishing.saw(partition, seq),
+      liveChannelPrefix: publishing.liveChannelPrefix,
+    })
     this.#duties = [
       startDuty(dutyContext, 'leader.schedules', firing),
       startDuty(dutyContext, 'leader.delayed', appending),

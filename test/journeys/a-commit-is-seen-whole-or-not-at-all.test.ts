@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
-import type { Bus, CommitEvent } from '../../src/bus.ts'
+import type { Bus } from '../../src/bus.ts'
+import type { CommitEvent } from '../../src/bus-types.ts'
 import type { BusbarError } from '../../src/errors.ts'
 import type { Event } from '../../src/event.ts'
 import type { Registry } from '../../src/registry.ts'

@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
-import type { Bus, Live } from '../../src/bus.ts'
+import type { Bus } from '../../src/bus.ts'
+import type { Live } from '../../src/bus-types.ts'
 import type { Event } from '../../src/event.ts'
 import { readCursor, writeCursor } from '../../src/log/cursor.ts'
 import type { Gap, Since } from '../../src/sinks/live/reader.ts'

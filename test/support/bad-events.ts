@@ -1,5 +1,6 @@
 /** Every rule that an event can break: what is wrong, which error it must be, what its message must say. */
-import { type PublishAllEvent, rawJson } from '../../src/bus.ts'
+import { rawJson } from '../../src/bus.ts'
+import type { PublishAllEvent } from '../../src/bus-types.ts'
 import type { ErrorCode } from '../../src/errors.ts'
 
 export interface BadEvent {
