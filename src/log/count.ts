@@ -41,3 +41,9 @@ export async function countEvents(redis: Redis, keys: PartitionKeys, after: numb
   }
   return total
 }
+
+/** All events above `after`, of which the newest is `last`. Who is before everything that is kept need not count. */
+export async function countAbove(redis: Redis, keys: PartitionKeys, after: number, last: number): Promise<number> {
+  const [events, trimmed] = await redis.hmget(keys.meta, 'events', 'trimmed')
+  return after <= Number(trimmed ?? 0) ? Number(events ?? 0) : countEvents(redis, keys, after, last)
+}

@@ -1,6 +1,6 @@
 /** Every reply of sinks/stream/*.lua and log/count.lua, and every fate of an event. The tests set the clock. */
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { countEvents, countScript } from '../../src/log/count.ts'
+import { countAbove, countEvents, countScript } from '../../src/log/count.ts'
 import { processorKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
 import {
@@ -362,5 +362,18 @@ describe('count.lua', () => {
     expect(await countEvents(p.redis, p.keys, 0, 601)).toBe(120)
     expect(await countEvents(p.redis, p.keys, 10, 600)).toBe(118)
     expect(await countEvents(p.redis, p.keys, 600, 600)).toBe(0)
+  })
+  test('all above a position: the same before, at and after what retention has taken', async () => {
+    const { redis, keys, trim } = await threeEntries()
+    expect(await countAbove(redis, keys, 0, 300)).toBe(8)
+    expect(await trim({ maxEvents: 5 })).toMatchObject({ removed: 3 })
+    for (const [after, count] of [
+      [0, 5],
+      [102, 5],
+      [199, 5],
+      [201, 3],
+      [300, 0],
+    ] as const)
+      expect([after, await countAbove(redis, keys, after, 300)]).toEqual([after, count])
   })
 })

@@ -2,7 +2,7 @@
 import type { Redis } from 'ioredis'
 import { BusbarError, shown } from '../../errors.ts'
 import { type Hearing, inspectGroup, type MemberFacts } from '../../group/inspect.ts'
-import { countEvents } from '../../log/count.ts'
+import { countAbove, countEvents } from '../../log/count.ts'
 import { dropHold, moveHold } from '../../log/holds.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { readLasts } from '../../log/read.ts'
@@ -139,7 +139,7 @@ async function factsOf(
         owner: owners.get(partition)?.owner ?? null,
         epoch: owners.get(partition)?.epoch ?? 0,
         cursor,
-        lag: await countEvents(redis, namespace.partitions[partition]!, cursor, last),
+        lag: await countAbove(redis, namespace.partitions[partition]!, cursor, last),
         rate: rateOf(rates[partition], hearing.clock),
         blocked: reason === undefined ? null : (JSON.parse(reason) as Reason),
       }
