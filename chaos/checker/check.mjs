@@ -6,12 +6,12 @@ import { findMoves, findSlowTakeovers, findSurprises } from './group.mjs'
 import { readHistory } from './index.mjs'
 
 /**
- * `options`: { faultNames, phases, killName, boundMs, isFull, leastTakeovers }. Only a full run must fill every cell and
+ * `options`: { faultNames, phases, killName, takeoverMs, isFull, leastTakeovers }. Only a full run must fill every cell and
  * measure so many takeovers.
  *
  * Answers { cells, checks, causes, takeovers, violations }; a check is { what, among, of, found, note? }.
  */
-export function check(facts, { faultNames, phases, killName, boundMs, isFull, leastTakeovers }) {
+export function check(facts, { faultNames, phases, killName, takeoverMs, isFull, leastTakeovers }) {
   const history = readHistory(facts)
   const faults = history.of('fault')
   const cells = countCells(faults, faultNames, phases)
@@ -21,7 +21,7 @@ export function check(facts, { faultNames, phases, killName, boundMs, isFull, le
   const { repeats, causes, found: causeless } = findCauselessRepeats(history)
   const stale = findStaleCommits(history)
   const cursors = findWrongCursors(history)
-  const takeovers = findSlowTakeovers(history, { boundMs, killName })
+  const takeovers = findSlowTakeovers(history, { takeoverMs, killName })
   const moves = findMoves(history)
   const kills = findIdleKills(faults, killName)
   const tooFew =
@@ -39,7 +39,7 @@ export function check(facts, { faultNames, phases, killName, boundMs, isFull, le
     { what: 'cursors back or too far', among: cursors.looked, of: 'cursors seen', found: cursors.found },
     {
       ...{
-        what: `takeovers above ${boundMs} ms`,
+        what: `takeovers above ${takeoverMs} ms`,
         among: takeovers.measured.length,
         of: 'kills',
         found: takeovers.found,

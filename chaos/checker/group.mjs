@@ -9,7 +9,7 @@ const byTime = (a, b) => a.t - b.t
  *
  * Answers { measured: ms of each, leftOut, found }.
  */
-export function findSlowTakeovers({ of }, { boundMs, killName }) {
+export function findSlowTakeovers({ of }, { takeoverMs, killName }) {
   const faults = of('fault')
   const began = groupSorted(of('began'), ({ partition }) => partition, byTime)
   const measured = []
@@ -17,14 +17,14 @@ export function findSlowTakeovers({ of }, { boundMs, killName }) {
   let leftOut = 0
   for (const kill of faults.filter(({ fault }) => fault === killName)) {
     const longest = Math.max(0, ...kill.held.map((partition) => msUntilNext(began.get(partition) ?? [], kill)))
-    const endUs = kill.t + Math.min(longest, boundMs) * 1000
+    const endUs = kill.t + Math.min(longest, takeoverMs) * 1000
     const isMet = faults.some((other) => other !== kill && other.t < endUs && other.until >= kill.t)
     if (kill.held.length === 0 || isMet) {
       leftOut += 1
       continue
     }
     measured.push(longest)
-    if (longest > boundMs)
+    if (longest > takeoverMs)
       found.push(`after the kill of ${kill.worker} its partitions were worked on after ${longest.toFixed(0)} ms only`)
   }
   return { measured, leftOut, found }
@@ -45,11 +45,12 @@ export function findMoves({ of }) {
   return { times: times.length, moved, found }
 }
 
-/** Processes that ended by themselves, partitions that nobody worked on for a minute, gaps. */
+/** Processes that ended by themselves, partitions that nobody worked on for a minute, an uneven end, gaps. */
 export function findSurprises({ of }) {
   return [
     ...of('crashed').map(({ worker, code, signal }) => `${worker} ended by itself with ${signal ?? `exit ${code}`}`),
     ...of('stalled').map(({ tookMs }) => `not all partitions were worked on within ${(tookMs / 1000).toFixed(0)} s`),
+    ...of('uneven').map(({ counts }) => `in the end the members that live held ${counts.join(', ')} partitions`),
     ...of('gap').map(({ worker, partition }) => `${worker} was told of a gap in partition ${partition}`),
     ...of('refused').map(({ key, n, code }) => `the publish of key ${key}, number ${n} ended with ${code}`),
   ]

@@ -35,13 +35,11 @@ async function whileAway({ crew, history, random }, fault, bringDown, bringBack)
   const crowd = random.shuffled(crew.ready.filter(({ held }) => held.size > 0)).slice(0, phases.length)
   await Promise.all(crowd.map((worker, i) => reach(worker, phases[i], { timeoutMs: 500 })))
   const hit = crew.ready.map((worker) => phasesOf(worker, worker.standing)[0])
-  const t = nowUs()
-  const fact = history.add('fault', { t, until: Number.POSITIVE_INFINITY, fault, phase: undefined, phases: hit })
+  const heal = history.begin({ t: nowUs(), fault, phase: undefined, phases: hit })
   await bringDown()
   for (const worker of crowd) letGo(worker)
   await bringBack()
-  fact.until = nowUs()
-  return fact
+  return heal(nowUs())
 }
 
 /** Owners once nothing is about to change: a division that was pending would look like a move. */
@@ -53,7 +51,7 @@ async function settledOwners({ sampler, crew, plan }) {
       const names = new Set(crew.ready.map(({ name }) => name))
       const isSame = seen.length === plan.partitions && seen.every(({ epoch }, i) => owners[i]?.epoch === epoch)
       owners = seen
-      return isSame && seen.every(({ owner }) => names.has(owner))
+      return isSame && names.size >= plan.workers && seen.every(({ owner }) => names.has(owner))
     },
     { timeoutMs: 15_000, everyMs: 500 },
   )

@@ -38,12 +38,12 @@ export const stop = {
     const late = random.float() < 0.5
     const fact = { worker: victim.name, fault: stop.name, ...struck(victim, phase) }
     victim.actor.kill('SIGSTOP')
-    const written = history.add('fault', { t: nowUs(), until: Number.POSITIVE_INFINITY, ...fact })
+    const heal = history.begin({ t: nowUs(), ...fact })
     if (!late) victim.commit?.pass()
     await sleep(plan.expiryMs * (1.3 + 0.7 * random.float()))
     if (late) victim.commit?.pass()
     victim.actor.kill('SIGCONT')
-    written.until = nowUs()
+    heal(nowUs())
     done(victim)
   },
 }
@@ -57,12 +57,11 @@ export const block = {
     const late = random.float() < 0.5
     const fact = { worker: victim.name, fault: block.name, ...struck(victim, phase) }
     if (phase === 'commit') victim.actor.send(`block ${blockMs}`)
-    const t = nowUs()
-    const written = history.add('fault', { t, until: Number.POSITIVE_INFINITY, ...fact })
+    const heal = history.begin({ t: nowUs(), ...fact })
     if (!late) victim.commit?.pass()
     await sleep(blockMs)
     if (late) victim.commit?.pass()
-    written.until = nowUs()
+    heal(nowUs())
     done(victim)
   },
 }

@@ -8,8 +8,10 @@
  */
 
 import { startActor } from './actor.mjs'
-import { nowUs, until } from './clock.mjs'
+import { nowUs } from './clock.mjs'
 import { startProxy } from './proxy.mjs'
+
+const leaveMs = 20_000 // twice what a bus takes at most to close; whoever is killed then shows up as ended by itself
 
 const readers = {
   began: ([partition, seq, epoch, key, n]) => ({ partition, seq, epoch, key, n }),
@@ -49,7 +51,8 @@ export function createCrew({ redis, namespace, group, history, processor }) {
       workers.delete(name)
       // A held commit may still be passed on, late; the nemesis closes the proxy then.
       if (!worker.holdsCommit) worker.proxy.close()
-      if (!asked && exit.signal !== 'SIGKILL') history.add('crashed', { t: nowUs(), worker: name, ...exit })
+      const isExpected = asked ? exit.code === 0 : exit.signal === 'SIGKILL'
+      if (!isExpected) history.add('crashed', { t: nowUs(), worker: name, ...exit })
     })
     return worker
   }
@@ -96,16 +99,17 @@ export function createCrew({ redis, namespace, group, history, processor }) {
       return inState('ready')
     },
     /** Asks it to go, in order. */
-    dismiss(worker) {
+    async dismiss(worker) {
       worker.state = 'leaving'
       history.add('left', { t: nowUs(), worker: worker.name })
       worker.actor.kill('SIGTERM')
-      return worker.actor.exited
+      const impatience = setTimeout(() => worker.actor.kill('SIGKILL'), leaveMs)
+      await worker.actor.exited
+      clearTimeout(impatience)
     },
     /** Whether so many are ready and each partition was worked on after this time. */
     isAtWorkSince: (since, count, partitions) =>
       inState('ready').length >= count &&
       Array.from({ length: partitions }, (_, p) => lastBegan.get(p) ?? 0).every((t) => t > since),
-    allGone: (timeoutMs) => until(() => workers.size === 0, { timeoutMs }),
   }
 }

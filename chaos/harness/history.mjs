@@ -9,8 +9,10 @@
  *   commit   { worker, partition, epoch, cursor, answeredAt, word }   passed on to Redis at t
  *   sample   { partition, cursor, epoch, owner, answeredAt }          what Redis had, asked at t
  *   fault    { fault, phase, phases, worker, until }    from t until then; without a worker it hit Redis
+ *   healed   { fault, worker }                          it is over: its fact has this time as its end
  *   stopped  { moved }                                  Redis was away under members that all lived; who moved
  *   joined, left { worker }                             a worker was ready; was asked to go
+ *   crashed, stalled, uneven, missed                    what should not have happened, or could not be done
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
 
@@ -33,6 +35,15 @@ export function createHistory(file) {
       text += `${JSON.stringify(whole)}\n`
       if (text.length > bufferBytes) flush()
       return whole
+    },
+    /** A fault that began and is not over yet; answers how to end it. */
+    begin(fault) {
+      const fact = this.add('fault', { until: Number.POSITIVE_INFINITY, ...fault })
+      return (t) => {
+        fact.until = t
+        this.add('healed', { t, fault: fact.fault, worker: fact.worker })
+        return fact
+      }
     },
     close() {
       flush()

@@ -62,6 +62,7 @@ export async function startProxy({ redisPort, keyPart, committed }) {
     }
 
     function pass(frame, said) {
+      if (redis.destroyed) return
       // A subscriber's connection carries no commits, and its replies are not one for one.
       if (!said && subscribes.test(frame.length < 2_000 ? wordsOf(frame)[0] : '')) handsFree = true
       if (said) {

@@ -21,7 +21,7 @@ const { check } = (await import(new URL('../../chaos/checker/check.mjs', import.
 const phases = ['idle', 'read', 'handler', 'ended', 'commit']
 const options = {
   ...{ faultNames: ['kill -9', 'Redis away 30 s'], phases, killName: 'kill -9' },
-  ...{ boundMs: 2_000, isFull: false, leastTakeovers: 0 },
+  ...{ takeoverMs: 2_000, isFull: false, leastTakeovers: 0 },
 }
 
 const ms = 1_000
