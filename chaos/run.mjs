@@ -6,6 +6,8 @@
  * output, everything else to standard error. The same seed makes the same plan; the machine decides about the rest.
  */
 import { readdirSync } from 'node:fs'
+import { loadavg } from 'node:os'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { parseArgs } from 'node:util'
 import { endActors } from './harness/actor.mjs'
 import { nowUs } from './harness/clock.mjs'
@@ -45,9 +47,14 @@ async function main({ scenario, seed, quick, json, history: file }) {
   const { plans, run } = await import(`./scenarios/${scenario}.mjs`)
   const history = createHistory(file)
   const began = nowUs()
+  // Every command of a worker passes through this process: what it is late itself, it makes the workers late.
+  const delay = monitorEventLoopDelay({ resolution: 10 })
+  delay.enable()
   const result = await run({ plan: plans[quick ? 'quick' : 'full'], random: createRandom(seed), history, report })
   history.close()
-  const told = { scenario, seed, tookMs: (nowUs() - began) / 1000, result }
+  delay.disable()
+  const late = { p99Ms: delay.percentile(99) / 1e6, maxMs: delay.max / 1e6, load: loadavg()[0] }
+  const told = { scenario, seed, tookMs: (nowUs() - began) / 1000, late, result }
   if (json) printJson(told)
   else printReport(told)
   return result.violations.length === 0

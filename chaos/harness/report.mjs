@@ -4,9 +4,12 @@ import { phaseTitles } from './phases.mjs'
 const shownMost = 20
 const count = (n) => n.toLocaleString('en-US')
 
-export function printReport({ scenario, seed, tookMs, result }) {
+export function printReport({ scenario, seed, tookMs, late, result }) {
   const { cells, checks, causes, takeovers, kills, violations } = result
-  console.log(`Chaos: ${scenario}, seed ${seed}, ${(tookMs / 1000).toFixed(0)} s\n`)
+  console.log(`Chaos: ${scenario}, seed ${seed}, ${(tookMs / 1000).toFixed(0)} s`)
+  console.log(
+    `the harness itself was late by ${late.p99Ms.toFixed(0)} ms (p99), ${late.maxMs.toFixed(0)} ms at most; load ${late.load.toFixed(1)}\n`,
+  )
   printCells(cells)
   console.log(`\n${kills.busy} of ${kills.kills} kills met work in flight`)
   if (takeovers.length > 0) console.log(`takeover after a kill: ${spread(takeovers)}`)
@@ -18,7 +21,7 @@ export function printReport({ scenario, seed, tookMs, result }) {
   console.log(violations.length === 0 ? 'PASSED' : `FAILED: ${count(violations.length)} violations`)
 }
 
-export function printJson({ scenario, seed, tookMs, result }) {
+export function printJson({ scenario, seed, tookMs, late, result }) {
   const { cells, checks, causes, takeovers, kills, violations } = result
   const rows = Object.fromEntries([...cells].map(([fault, row]) => [fault, Object.fromEntries(row)]))
   const numbers = checks.map(({ what, among, found, note }) => ({ what, found: found.length, among, note }))
@@ -29,6 +32,7 @@ export function printJson({ scenario, seed, tookMs, result }) {
       scenario,
       seed,
       tookMs,
+      late,
       passed,
       cells: rows,
       checks: numbers,
