@@ -38,19 +38,18 @@ export function check(facts, { faultNames, phases, killName, takeoverMs, isFull,
     },
     { what: 'cursors back or too far', among: cursors.looked, of: 'cursors seen', found: cursors.found },
     {
-      ...{
-        what: `takeovers above ${takeoverMs} ms`,
-        among: takeovers.measured.length,
-        of: 'kills',
-        found: takeovers.found,
-      },
+      ...{ what: `takeovers above ${takeoverMs} ms`, found: takeovers.found },
+      ...{ among: takeovers.measured.length, of: 'kills' },
       note: `${takeovers.leftOut} kills met by another fault left out`,
     },
     {
-      ...{ what: 'partitions moved while Redis was away', among: moves.times, of: 'times away', found: moves.found },
+      ...{ what: 'with moved partitions', among: moves.times, of: 'absences of Redis alone', found: moves.found },
       note: `${moves.moved} partitions`,
     },
-    { what: 'surprises', among: faults.length, of: 'faults', found: findSurprises(history) },
+    {
+      ...{ what: 'surprises', among: faults.length, of: 'faults', found: findSurprises(history) },
+      note: `${history.of('missed').length} could not be struck as planned`,
+    },
   ]
   const coverage = isFull ? [...findEmptyCells(cells), ...tooFew] : []
   const violations = [...checks.flatMap(({ found }) => found), ...coverage, ...kills.found]
