@@ -2,14 +2,14 @@
 import { countCells, findEmptyCells, findIdleKills } from './cells.mjs'
 import { findStaleCommits, findWrongCursors } from './commits.mjs'
 import { findCauselessRepeats, findDisorder, findMissing } from './events.mjs'
-import { findMoves, findSlowTakeovers, findSurprises } from './group.mjs'
+import { findMoves, findSlowTakeovers, findSurprises, measureReturns } from './group.mjs'
 import { readHistory } from './index.mjs'
 
 /**
  * `options`: { faultNames, phases, killName, takeoverMs, isFull, leastTakeovers }. Only a full run must fill every cell and
  * measure so many takeovers.
  *
- * Answers { cells, checks, causes, takeovers, violations }; a check is { what, among, of, found, note? }.
+ * Answers { cells, checks, causes, takeovers, returns, kills, violations }; a check is { what, among, of, found, note? }.
  */
 export function check(facts, { faultNames, phases, killName, takeoverMs, isFull, leastTakeovers }) {
   const history = readHistory(facts)
@@ -18,7 +18,7 @@ export function check(facts, { faultNames, phases, killName, takeoverMs, isFull,
   const acked = history.of('acked').length
   const began = history.of('began').length
   const commits = history.of('commit').length
-  const { repeats, causes, found: causeless } = findCauselessRepeats(history)
+  const { repeats, causes, most, found: causeless } = findCauselessRepeats(history)
   const stale = findStaleCommits(history)
   const cursors = findWrongCursors(history)
   const takeovers = findSlowTakeovers(history, { takeoverMs, killName })
@@ -31,7 +31,10 @@ export function check(facts, { faultNames, phases, killName, takeoverMs, isFull,
   const checks = [
     { what: 'lost', among: acked, of: 'acknowledged events', found: findMissing(history) },
     { what: 'out of order', among: history.events.size, of: 'events', found: findDisorder(history) },
-    { what: 'repeats without a cause', among: began, of: 'handlings', found: causeless, note: `${repeats} repeats` },
+    {
+      ...{ what: 'repeats without a cause', among: began, of: 'handlings', found: causeless },
+      note: `${repeats} repeats, at most ${most} of a partition by one owner`,
+    },
     {
       ...{ what: 'stale commits accepted', among: commits, of: 'commits', found: stale.found },
       note: `${stale.refused} refused`,
@@ -53,5 +56,6 @@ export function check(facts, { faultNames, phases, killName, takeoverMs, isFull,
   ]
   const coverage = isFull ? [...findEmptyCells(cells), ...tooFew] : []
   const violations = [...checks.flatMap(({ found }) => found), ...coverage, ...kills.found]
-  return { cells, checks, causes, takeovers: takeovers.measured, kills, violations }
+  const times = { takeovers: takeovers.measured, returns: measureReturns(history) }
+  return { cells, checks, causes, ...times, kills, violations }
 }

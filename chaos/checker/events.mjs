@@ -31,18 +31,21 @@ export function findDisorder({ events }) {
  * A repeat is a handling after another one of the same event. Its causes lie between the two: a fault of either worker or
  * of Redis that was in effect, or the loss or release of the partition by the first worker.
  *
- * Answers { repeats, causes: name → how many, found }.
+ * Answers { repeats, causes: name → how many, most: repeats of one worker in one partition under one epoch, found }.
  */
 export function findCauselessRepeats({ events, of }) {
   const faults = of('fault')
   const losses = groupSorted([...of('lost'), ...of('stale')], ({ partition }) => partition, byTime)
   const causes = new Map()
   const found = []
+  const together = new Map()
   let repeats = 0
   for (const { id, partition, handlings } of events.values()) {
     for (let i = 1; i < handlings.length; i += 1) {
       repeats += 1
       const [first, second] = [handlings[i - 1], handlings[i]]
+      const owner = `${partition} ${second.worker} ${second.epoch}`
+      together.set(owner, (together.get(owner) ?? 0) + 1)
       const cause = causeOf(first, second, faults, losses.get(partition) ?? [])
       if (cause) causes.set(cause, (causes.get(cause) ?? 0) + 1)
       else
@@ -52,7 +55,7 @@ export function findCauselessRepeats({ events, of }) {
         )
     }
   }
-  return { repeats, causes, found }
+  return { repeats, causes, most: Math.max(0, ...together.values()), found }
 }
 
 const byTime = (a, b) => a.t - b.t

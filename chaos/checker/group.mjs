@@ -35,6 +35,13 @@ function msUntilNext(began, { t, worker }) {
   return next ? (next.t - t) / 1000 : Number.POSITIVE_INFINITY
 }
 
+/** From the return of Redis until every partition was worked on: ms of each time. */
+export function measureReturns({ of }) {
+  const began = groupSorted(of('began'), ({ partition }) => partition, byTime)
+  const returns = of('fault').filter(({ worker }) => worker === undefined)
+  return returns.map(({ until }) => Math.max(...[...began.values()].map((list) => msUntilNext(list, { t: until }))))
+}
+
 /** Answers { times, moved, found }. */
 export function findMoves({ of }) {
   const times = of('stopped')
