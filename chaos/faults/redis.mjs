@@ -49,9 +49,10 @@ async function settledOwners({ sampler, crew, plan }) {
     async () => {
       const seen = await sampler.look().catch(() => [])
       const names = new Set(crew.ready.map(({ name }) => name))
+      const isComplete = names.size === plan.workers && crew.workers.size === plan.workers
       const isSame = seen.length === plan.partitions && seen.every(({ epoch }, i) => owners[i]?.epoch === epoch)
       owners = seen
-      return isSame && names.size >= plan.workers && seen.every(({ owner }) => names.has(owner))
+      return isSame && isComplete && seen.every(({ owner }) => names.has(owner))
     },
     { timeoutMs: 15_000, everyMs: 500 },
   )

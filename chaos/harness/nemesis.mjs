@@ -41,15 +41,10 @@ async function strikeOne(run, { fault, phase }) {
 }
 
 async function pickVictim({ crew, random }) {
-  let fit = []
-  await until(
-    () => {
-      fit = crew.ready.filter(({ held, isPicked }) => held.size > 0 && !isPicked)
-      return fit.length > 0
-    },
-    { timeoutMs: 5_000 },
-  )
-  const victim = random.pick(fit)
+  const fit = () => crew.ready.filter(({ held, isPicked }) => held.size > 0 && !isPicked)
+  await until(() => fit().length > 0, { timeoutMs: 5_000 })
+  // Asked again: whoever waited at the same time has picked one meanwhile.
+  const victim = random.pick(fit())
   if (victim) victim.isPicked = true
   return victim
 }
