@@ -9,7 +9,8 @@ import { readHistory } from './index.mjs'
  * `options`: { faultNames, phases, killName, takeoverMs, isFull, leastTakeovers }. Only a full run must fill every cell and
  * measure so many takeovers.
  *
- * Answers { cells, checks, causes, takeovers, returns, kills, violations }; a check is { what, among, of, found, note? }.
+ * Answers { cells, checks, causes, takeovers, returns, kills, churn, violations }; a check is
+ * { what, among, of, found, note? }.
  */
 export function check(facts, { faultNames, phases, killName, takeoverMs, isFull, leastTakeovers }) {
   const history = readHistory(facts)
@@ -57,5 +58,6 @@ export function check(facts, { faultNames, phases, killName, takeoverMs, isFull,
   const coverage = isFull ? [...findEmptyCells(cells), ...tooFew] : []
   const violations = [...checks.flatMap(({ found }) => found), ...coverage, ...kills.found]
   const times = { takeovers: takeovers.measured, returns: measureReturns(history) }
-  return { cells, checks, causes, ...times, kills, violations }
+  const churn = { joined: history.of('joined').length, left: history.of('left').length }
+  return { cells, checks, causes, ...times, kills, churn, violations }
 }

@@ -6,7 +6,6 @@ import { nowUs, until } from './clock.mjs'
 import { reach } from './phases.mjs'
 
 const twoAtOnce = 0.25
-const churnBefore = 0.3
 const reachMs = 3_000
 const overItMs = 60_000
 
@@ -15,7 +14,7 @@ export async function strikeAll(run, strikes, { deadlineUs = Number.POSITIVE_INF
   const queue = [...strikes]
   let carriedOut = 0
   while (queue.length > 0 && nowUs() < deadlineUs) {
-    if (run.random.float() < churnBefore) await churn(run)
+    if (run.random.float() < run.plan.churn) await churn(run)
     const together = [queue.shift()]
     if (together[0].phase && queue[0]?.phase && run.random.float() < twoAtOnce) together.push(queue.shift())
     await Promise.all(together.map((strike) => strikeOne(run, strike)))
@@ -41,10 +40,10 @@ async function strikeOne(run, { fault, phase }) {
 }
 
 async function pickVictim({ crew, random }) {
-  const fit = () => crew.ready.filter(({ held, isPicked }) => held.size > 0 && !isPicked)
-  await until(() => fit().length > 0, { timeoutMs: 5_000 })
+  const candidates = () => crew.ready.filter(({ held, isPicked }) => held.size > 0 && !isPicked)
+  await until(() => candidates().length > 0, { timeoutMs: 5_000 })
   // Asked again: whoever waited at the same time has picked one meanwhile.
-  const victim = random.pick(fit())
+  const victim = random.pick(candidates())
   if (victim) victim.isPicked = true
   return victim
 }

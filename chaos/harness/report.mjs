@@ -5,13 +5,13 @@ const shownMost = 20
 const count = (n) => n.toLocaleString('en-US')
 
 export function printReport({ scenario, seed, tookMs, late, result }) {
-  const { cells, checks, causes, takeovers, returns, kills, violations } = result
+  const { cells, checks, causes, takeovers, returns, kills, churn, violations } = result
   console.log(`Chaos: ${scenario}, seed ${seed}, ${(tookMs / 1000).toFixed(0)} s`)
   console.log(
     `the harness itself was late by ${late.p99Ms.toFixed(0)} ms (p99), ${late.maxMs.toFixed(0)} ms at most; load ${late.load.toFixed(1)}\n`,
   )
   printCells(cells)
-  console.log(`\n${kills.busy} of ${kills.kills} kills met work in flight`)
+  console.log(`\n${churn.joined} joins, ${churn.left} leaves; ${kills.busy} of ${kills.kills} kills met work in flight`)
   if (takeovers.length > 0) console.log(`takeover after a kill: ${spread(takeovers)}`)
   if (returns.length > 0) console.log(`work on all partitions after Redis is back: ${spread(returns)}`)
   console.log(`repeats by cause: ${[...causes].map(([name, n]) => `${name} ${count(n)}`).join(', ') || 'none'}\n`)
@@ -23,7 +23,7 @@ export function printReport({ scenario, seed, tookMs, late, result }) {
 }
 
 export function printJson({ scenario, seed, tookMs, late, result }) {
-  const { cells, checks, causes, takeovers, returns, kills, violations } = result
+  const { cells, checks, causes, takeovers, returns, kills, churn, violations } = result
   const rows = Object.fromEntries([...cells].map(([fault, row]) => [fault, Object.fromEntries(row)]))
   const numbers = checks.map(({ what, among, found, note }) => ({ what, found: found.length, among, note }))
   const passed = violations.length === 0
@@ -41,6 +41,7 @@ export function printJson({ scenario, seed, tookMs, late, result }) {
       takeovers,
       returns,
       kills,
+      churn,
       violations,
     }),
   )

@@ -22,7 +22,7 @@ const common = { ...timing, partitions: 16, processor: 'chaos', namespace: 'chao
  */
 export const plans = {
   full: {
-    ...{ ...common, isFull: true, workers: 8, rate: 500, awayMs: 30_000 },
+    ...{ ...common, isFull: true, workers: 8, rate: 500, churn: 0.3, awayMs: 30_000 },
     ...{ leastTakeovers: 50, takeoverMs: timing.expiryMs + 1_000 },
     strikes: [
       [kill, 100],
@@ -33,7 +33,7 @@ export const plans = {
     ],
   },
   quick: {
-    ...{ ...common, isFull: false, workers: 4, rate: 200, awayMs: 2_000, strikeForMs: 10_000 },
+    ...{ ...common, isFull: false, workers: 4, rate: 200, churn: 1, strikeForMs: 10_000 },
     ...{ leastTakeovers: 0, takeoverMs: timing.expiryMs + 5_000 },
     strikes: [
       [kill, 10],
