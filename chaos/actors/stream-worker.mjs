@@ -19,6 +19,7 @@
  *
  * Arguments: URL of Redis, namespace, worker's name, timing of the group as JSON.
  */
+import { writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { busbar } from '../../dist/index.js'
@@ -28,8 +29,8 @@ const [redis, namespace, worker, group] = process.argv.slice(2)
 const longestStepMs = 3
 const idleForMs = 5 // by then the last event's commit is answered
 
-// A pipe is written at once: what was said before a SIGKILL has been said.
-const say = (kind, ...fields) => void process.stdout.write(`${kind} ${nowUs()} ${fields.join(' ')}\n`)
+// Not process.stdout, which keeps lines back while its reader is slow: what was said before a SIGKILL must have been said.
+const say = (kind, ...fields) => void writeSync(1, `${kind} ${nowUs()} ${fields.join(' ')}\n`)
 
 let armed
 let inHand = 0

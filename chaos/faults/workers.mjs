@@ -57,7 +57,7 @@ export const block = {
     const late = random.float() < 0.5
     const fact = { worker: victim.name, fault: block.name, ...struck(victim, phase) }
     if (phase === 'commit') victim.actor.send(`block ${blockMs}`)
-    const heal = history.begin({ t: nowUs(), ...fact })
+    const heal = history.begin({ t: phase === 'commit' ? nowUs() : victim.standingSince, ...fact })
     if (!late) victim.commit?.pass()
     await sleep(blockMs)
     if (late) victim.commit?.pass()

@@ -67,8 +67,10 @@ export function createCrew({ redis, namespace, group, history, processor }) {
     if (kind === 'ready') {
       if (worker.state === 'starting') worker.state = 'ready'
       history.add('joined', { t, worker: worker.name })
-    } else if (kind === 'at') worker.standing = fields[0]
-    else if (kind === 'lost') {
+    } else if (kind === 'at') {
+      worker.standing = fields[0]
+      worker.standingSince = t
+    } else if (kind === 'lost') {
       const [partition, epoch, why] = fields
       worker.held.delete(Number(partition))
       history.add('lost', { t, worker: worker.name, partition: Number(partition), epoch: Number(epoch), why })

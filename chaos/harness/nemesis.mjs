@@ -30,7 +30,7 @@ async function strikeOne(run, { fault, phase }) {
   const blockMs = fault.blockMs?.(run) ?? 0
   for (let attempt = 1; attempt <= 5; attempt += 1) {
     const victim = await pickVictim(run)
-    if (!victim) break
+    if (!victim) continue
     const isThere = await reach(victim, phase, { timeoutMs: reachMs, blockMs })
     if (isThere) await fault.strike(run, victim, phase, blockMs)
     victim.isPicked = false
