@@ -1,0 +1,53 @@
+/**
+ * What happened, kept outside Redis and outside every process that may be harmed: a list of facts with the time of the one
+ * clock, optionally also written to a file, one JSON object per line.
+ *
+ *   acked    { key, n, partition, seq }                 a publish was answered
+ *   began    { worker, partition, seq, epoch, key, n }  a handler was given the event
+ *   ended    { worker, partition, seq, epoch }          a handler was through with it
+ *   gained   { worker, partition, epoch, cursor }       lost, stale: likewise, without a cursor; lost says why
+ *   commit   { worker, partition, epoch, cursor, answeredAt, word }   passed on to Redis at t
+ *   sample   { partition, cursor, epoch, owner, answeredAt }          what Redis had, asked at t
+ *   fault    { fault, phase, phases, worker, until }    from t until then; without a worker it hit Redis
+ *   healed   { fault, worker }                          it is over: its fact has this time as its end
+ *   stopped  { moved }                                  Redis was away under members that all lived; who moved
+ *   joined, left { worker }                             a worker was ready; was asked to go
+ *   crashed, stalled, uneven, missed                    what should not have happened, or could not be done
+ */
+import { closeSync, openSync, writeSync } from 'node:fs'
+
+const bufferBytes = 1 << 16
+
+export function createHistory(file) {
+  const facts = []
+  const fd = file === undefined ? undefined : openSync(file, 'w')
+  let text = ''
+  const flush = () => {
+    if (fd !== undefined && text !== '') writeSync(fd, text)
+    text = ''
+  }
+  return {
+    facts,
+    add(kind, fact) {
+      const whole = { kind, ...fact }
+      facts.push(whole)
+      if (fd === undefined) return whole
+      text += `${JSON.stringify(whole)}\n`
+      if (text.length > bufferBytes) flush()
+      return whole
+    },
+    /** A fault that began and is not over yet; answers how to end it. */
+    begin(fault) {
+      const fact = this.add('fault', { until: Number.POSITIVE_INFINITY, ...fault })
+      return (t) => {
+        fact.until = t
+        this.add('healed', { t, fault: fact.fault, worker: fact.worker })
+        return fact
+      }
+    },
+    close() {
+      flush()
+      if (fd !== undefined) closeSync(fd)
+    },
+  }
+}
