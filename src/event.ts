@@ -45,15 +45,16 @@ export class Event<Data = unknown, Type extends string = string> {
   #data: Data | undefined
   #parsed = false
 
-  constructor(position: Position, header: Header, json: string) {
-    this.id = `${position.partition}-${position.seq}`
-    this.seq = position.seq
-    this.prev = position.prev
+  constructor(id: string, seq: number, prev: number | null, envelope: string) {
+    const { header, json } = readEnvelope(envelope)
+    this.id = id
+    this.seq = seq
+    this.prev = prev
     this.type = header.type as Type
     this.tenant = header.tenant
     this.key = header.key ?? null
     // Without a time of its own an event has the server's: seq is the server's clock in µs.
-    this.time = header.time ?? Math.floor(position.seq / 1000)
+    this.time = header.time ?? Math.floor(seq / 1000)
     if (header.trace !== undefined) this.trace = header.trace
     this.json = json
   }
@@ -84,12 +85,6 @@ export class Event<Data = unknown, Type extends string = string> {
   toJSON(): Record<string, unknown> {
     return JSON.parse(this.toText())
   }
-}
-
-export interface Position {
-  partition: number
-  seq: number
-  prev: number | null
 }
 
 export interface Header {

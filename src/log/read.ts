@@ -6,7 +6,7 @@
  */
 import type { Redis } from 'ioredis'
 import { BusbarError, shown } from '../errors.ts'
-import { Event, parseId, readEnvelope } from '../event.ts'
+import { Event, parseId } from '../event.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
 import { defineScript, runScript } from '../redis/script.ts'
 import type { Namespace } from './namespace.ts'
@@ -20,8 +20,9 @@ export interface LogRecord {
   envelope: string
 }
 
-export interface Page {
-  records: LogRecord[]
+/** A page as it came: entries whose events may lie before the position asked for. */
+export interface RawPage {
+  entries: Entry[]
   /** Everything up to here has been read: the last entry's id, or the position asked for. */
   last: number
   /** The log had no more at the time of reading. */
@@ -30,10 +31,12 @@ export interface Page {
   trimmed: number
 }
 
-export const toEvent = (record: LogRecord): Event => {
-  const { header, json } = readEnvelope(record.envelope)
-  return new Event(record, header, json)
+export interface Page extends Omit<RawPage, 'entries'> {
+  records: LogRecord[]
 }
+
+export const toEvent = ({ partition, seq, prev, envelope }: LogRecord): Event =>
+  new Event(`${partition}-${seq}`, seq, prev, envelope)
 
 /** An entry's fields: the prevs of its events joined by spaces, '' where their number would be odd, the envelopes. */
 export type Entry = [id: string, fields: string[]]
@@ -57,7 +60,7 @@ export function entryRecords(partition: number, [id, fields]: Entry, after: numb
   return records
 }
 
-const pageBytes = 256 * 1024
+const usualPageBytes = 256 * 1024
 // The mean says nothing of what comes next: behind a thousand small entries may lie large ones of 256 KiB, and a page
 // of 32 of those is 8 MiB. More would hardly be faster: 32 lone events per round trip are some 100,000 a second.
 const maxPageEntries = 32
@@ -66,10 +69,20 @@ const maxPageEntries = 32
 export class LogPages {
   // Until it has seen some it takes them for large: the first page of a reader is small, whatever lies there.
   #meanEntryBytes = 64 * 1024
+  readonly #pageBytes: number
+
+  constructor(pageBytes = usualPageBytes) {
+    this.#pageBytes = pageBytes
+  }
 
   async read(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<Page> {
+    const { entries, ...page } = await this.readRaw(redis, namespace, partition, after)
+    return { ...page, records: entries.flatMap((entry) => entryRecords(partition, entry, after)) }
+  }
+
+  async readRaw(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<RawPage> {
     const keys = namespace.partitions[partition]!
-    const count = Math.max(1, Math.min(maxPageEntries, Math.floor(pageBytes / this.#meanEntryBytes)))
+    const count = Math.max(1, Math.min(maxPageEntries, Math.floor(this.#pageBytes / this.#meanEntryBytes)))
     // Together, so that what was trimmed and what is left fit: a trim in between would hide a gap.
     const answers = await redis
       .multi()
@@ -84,7 +97,7 @@ export class LogPages {
     this.#learn(entries)
     const lastEntry = entries.at(-1)
     return {
-      records: entries.flatMap((entry) => entryRecords(partition, entry, after)),
+      entries,
       last: lastEntry ? Number(lastEntry[0].slice(0, lastEntry[0].indexOf('-'))) : after,
       complete: entries.length < count,
       trimmed: Number(trimmed ?? 0),

@@ -86,7 +86,9 @@ export class HeldPartition {
       from: cursor,
       prefetch: settings.prefetch,
       wants,
-      admit: (events) => this.#admit(events),
+      isAnyAside: () => !this.#aside.isEmpty,
+      isAside: (event) => this.#aside.has(objectOf(event)),
+      setAside: (events) => this.#aside.shelve(events),
       changed: () => this.#wake(),
     })
   }
@@ -316,13 +318,6 @@ export class HeldPartition {
       if (this.#owed === owed) this.#owed = undefined
     })
     this.#owed = owed
-  }
-
-  /** Of what came from the log, the events of objects that are set aside go to their shelves. */
-  async #admit(events: readonly Event[]): Promise<readonly Event[]> {
-    if (this.#aside.isEmpty) return events
-    await this.#aside.shelve(events.filter((event) => this.#aside.has(objectOf(event))))
-    return events.filter((event) => !this.#aside.has(objectOf(event)))
   }
 
   /** Sets its object aside, with all that was read of it, in order. */

@@ -6,7 +6,7 @@
  *   released   the partition's owner works it off, before anything newer of the object
  * As long as an object has a shelf, what the log brings for it goes there and not to the handler.
  */
-import { Event, envelopeOf, readEnvelope } from '../../event.ts'
+import { Event, envelopeOf } from '../../event.ts'
 
 export type ShelfState = 'parked' | 'released'
 
@@ -34,8 +34,7 @@ export const shelfText = (event: Event): string =>
 
 export function readShelfText(partition: number, text: string): Event {
   const { seq, prev, envelope } = JSON.parse(text) as { seq: number; prev: number | null; envelope: string }
-  const { header, json } = readEnvelope(envelope)
-  return new Event({ partition, seq, prev }, header, json)
+  return new Event(`${partition}-${seq}`, seq, prev, envelope)
 }
 
 export const letterText = (event: Event, reason: Reason): string =>

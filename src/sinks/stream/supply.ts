@@ -11,7 +11,8 @@ import type { Redis } from 'ioredis'
 import { type Event, kindOf } from '../../event.ts'
 import type { LogGrowth } from '../../log/growth.ts'
 import type { Namespace } from '../../log/namespace.ts'
-import { type LogPages, type Page, toEvent } from '../../log/read.ts'
+import type { LogPages, RawPage } from '../../log/read.ts'
+import { Unread } from '../../log/unread.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 
@@ -32,8 +33,11 @@ export interface SupplyOptions {
   from: number
   prefetch: number
   wants(tenant: string, type: string): boolean
-  /** Decides which of the wanted events are to be given; may take its time. */
-  admit(events: readonly Event[]): Promise<readonly Event[]>
+  /** Whether any object is set aside: then what comes in has to be looked at. */
+  isAnyAside(): boolean
+  isAside(event: Event): boolean
+  /** Puts these with the others of their objects. */
+  setAside(events: readonly Event[]): Promise<void>
   /** Something came in, or the position moved. */
   changed(): void
 }
@@ -43,8 +47,9 @@ const retryMs = 100
 export class Supply {
   readonly #context: SupplyContext
   readonly #options: SupplyOptions
-  #waiting: Event[] = []
-  #first = 0
+  readonly #unread: Unread
+  /** Seqs of events that wait and are not to be given. */
+  readonly #taken = new Set<number>()
   #position: number
   #reading = false
   #ended = false
@@ -54,6 +59,7 @@ export class Supply {
     this.#context = context
     this.#options = options
     this.#position = options.from
+    this.#unread = new Unread(options.partition)
   }
 
   /** Everything up to here was read: it waits here, was given, or is not wanted. */
@@ -61,8 +67,9 @@ export class Supply {
     return this.#position
   }
 
+  /** Events that wait, wanted or not. */
   get length(): number {
-    return this.#waiting.length - this.#first
+    return this.#unread.length
   }
 
   start(): void {
@@ -70,36 +77,43 @@ export class Supply {
   }
 
   shift(): Event | undefined {
-    const event = this.#waiting[this.#first]
-    if (event === undefined) return undefined
-    this.#first += 1
-    if (this.#first === this.#waiting.length) {
-      this.#waiting = []
-      this.#first = 0
-    }
+    const event = this.#unread.next(this.#isToBeGiven)
     if (!this.#reading && this.length <= this.#options.prefetch / 2) void this.#readOn()
     return event
   }
 
-  /** Takes out what waits and fits. */
+  /** Takes out what waits, is wanted and fits. */
   remove(fits: (event: Event) => boolean): Event[] {
-    const all = this.#waiting.slice(this.#first)
-    this.#first = 0
-    this.#waiting = all.filter((event) => !fits(event))
-    return all.filter(fits)
+    const found: Event[] = []
+    for (const { seq, envelope, event } of this.#unread.peek()) {
+      if (this.#taken.has(seq) || !this.#isWanted(envelope)) continue
+      const made = event()
+      if (!fits(made)) continue
+      found.push(made)
+      this.#taken.add(seq)
+    }
+    return found
   }
 
   /** What was taken out is wanted after all. */
   putBack(events: readonly Event[]): void {
-    this.#waiting = [...events, ...this.#waiting.slice(this.#first)].sort((a, b) => a.seq - b.seq)
-    this.#first = 0
+    for (const { seq } of events) this.#taken.delete(seq)
   }
 
   end(): void {
     this.#ended = true
     this.#stopWaiting?.()
-    this.#waiting = []
-    this.#first = 0
+    this.#unread.clear()
+  }
+
+  readonly #isToBeGiven = (envelope: string, seq: number): boolean => {
+    if (this.#taken.size > 0 && this.#taken.delete(seq)) return false
+    return this.#isWanted(envelope)
+  }
+
+  readonly #isWanted = (envelope: string): boolean => {
+    const kind = kindOf(envelope)
+    return kind !== undefined && this.#options.wants(kind.tenant, kind.type)
   }
 
   async #readOn(): Promise<void> {
@@ -126,29 +140,35 @@ export class Supply {
   /** Answers whether that was all there is. */
   async #readPage(): Promise<boolean> {
     const { redis, namespace, pages, growth } = this.#context
-    const { partition, changed, admit } = this.#options
-    const page = await pages.read(redis, namespace, partition, this.#position)
+    const { partition, changed, isAnyAside, isAside, setAside } = this.#options
+    const page = await pages.readRaw(redis, namespace, partition, this.#position)
     if (this.#ended) return true
     this.#reportGap(page)
-    const admitted = await admit(this.#wanted(page))
-    if (this.#ended) return true
-    for (const event of admitted) this.#waiting.push(event)
+    // It ends with a look that finds nothing, and then the events wait here without a turn in between: an object that is
+    // parked meanwhile cannot slip through.
+    const events = isAnyAside() ? this.#eventsOf(page) : []
+    const left = () => events.filter((event) => !this.#taken.has(event.seq) && isAside(event))
+    for (let aside = left(); aside.length > 0; aside = left()) {
+      await setAside(aside)
+      if (this.#ended) return true
+      for (const { seq } of aside) this.#taken.add(seq)
+    }
+    this.#unread.push(page.entries, this.#position)
     this.#position = Math.max(page.last, page.trimmed, this.#position)
     growth.reached(partition, this.#position)
     changed()
     return page.complete
   }
 
-  #wanted(page: Page): Event[] {
+  #eventsOf(page: RawPage): Event[] {
+    const ahead = new Unread(this.#options.partition)
+    ahead.push(page.entries, this.#position)
     const events: Event[] = []
-    for (const record of page.records) {
-      const kind = kindOf(record.envelope)
-      if (kind && this.#options.wants(kind.tenant, kind.type)) events.push(toEvent(record))
-    }
+    for (let event = ahead.next(this.#isWanted); event; event = ahead.next(this.#isWanted)) events.push(event)
     return events
   }
 
-  #reportGap({ trimmed }: Page): void {
+  #reportGap({ trimmed }: RawPage): void {
     const { processor, partition } = this.#options
     // From the very beginning there is nothing to miss: it means what is stored.
     if (trimmed <= this.#position || this.#position === 0) return
