@@ -133,10 +133,11 @@ describe('settle.lua', () => {
     expect((await stored()).shelves).toEqual({ [object]: '0 parked 13 {"error":"again"}' })
   })
 
-  test('shelve: without a shelf nothing is kept', async () => {
+  test('shelve: a shelf that is gone is made anew, released', async () => {
     const { settle, shelf, stored } = await testStream()
     expect(await settle([shelve('a/b', 1)])).toBe('settled')
-    expect([await shelf('a/b'), (await stored()).group]).toEqual([[], {}])
+    expect(await shelf('a/b')).toEqual([onShelf(1)])
+    expect(await stored()).toMatchObject({ shelves: { 'a/b': '0 released 1 {}' }, group: { shelved: '1' } })
   })
 
   test('unshelve: taken off; the shelf goes with its last event; the same again changes nothing', async () => {

@@ -49,6 +49,8 @@ export class Aside {
   /** From shelves, given out and not yet taken off: text → object. */
   readonly #inHand = new Map<string, string>()
   #blocked = false
+  /** How often something was put down that a load may not have seen. */
+  #puts = 0
 
   constructor(context: AsideContext, options: AsideOptions) {
     this.#context = context
@@ -80,16 +82,25 @@ export class Aside {
     return shelved
   }
 
-  /** Reads what was set aside before, or has been changed by someone else. */
+  /**
+   * Reads what was set aside before, or has been changed by someone else. What this owner puts down meanwhile makes it read
+   * again: taken over is only what was there at one moment.
+   */
   async load(): Promise<void> {
     const { redis, keys } = this.#context
-    const blocked = await redis.hexists(keys.blocked, String(this.#options.partition))
-    const empty = await this.#shelves.load(redis, this.#inHand)
-    for (const object of empty) {
-      await this.#settle([['close', object]])
-      this.#shelves.close(object)
+    for (let read = -1; read !== this.#puts; ) {
+      read = this.#puts
+      const blocked = await redis.hexists(keys.blocked, String(this.#options.partition))
+      const found = await this.#shelves.read(redis)
+      if (found.empty.length > 0) {
+        await this.#settle(found.empty.map((object): Fate => ['close', object]))
+        read = -1
+      } else if (read === this.#puts) {
+        this.#shelves.takeOver(found, this.#inHand)
+        this.#blocked = blocked === 1
+      }
+      if (!this.#options.isHeld()) return
     }
-    this.#blocked = blocked === 1
     this.#options.changed()
   }
 
@@ -102,7 +113,9 @@ export class Aside {
   /** Sets these aside behind the others of their objects; when there is no room the partition is blocked meanwhile. */
   async shelve(events: readonly Event[]): Promise<void> {
     const fates = events.map((event): Fate => ['shelve', objectOf(event), String(event.seq), shelfText(event)])
-    while (fates.length > 0 && (await this.#settle(fates)) === 'full') {
+    if (fates.length === 0) return
+    this.#puts += 1
+    while ((await this.#settle(fates)) === 'full') {
       await this.block({
         id: events[0]!.id,
         error: 'The shelves of parked objects are full: resume or discard some, then resume this partition',
@@ -112,6 +125,8 @@ export class Aside {
       await this.#whileBlocked()
       if (!this.#options.isHeld()) return
     }
+    // A shelf that was gone by then is there again.
+    if (events.some((event) => !this.has(objectOf(event)))) await this.insist(() => this.load())
   }
 
   async bury(event: Event, shelved: ShelvedEvent | undefined, reason: Reason): Promise<void> {
@@ -126,6 +141,7 @@ export class Aside {
     const fates: Fate[] = [['park', object, JSON.stringify(reason)]]
     for (const event of events) fates.push(['shelve', object, String(event.seq), shelfText(event)])
     const outcome = await this.#settle(fates)
+    this.#puts += 1
     if (outcome !== 'settled') return outcome
     this.#shelves.park(object)
     for (const [text, its] of this.#inHand) if (its === object) this.#inHand.delete(text)
@@ -134,6 +150,7 @@ export class Aside {
 
   async block(reason: Reason): Promise<void> {
     this.#blocked = true
+    this.#puts += 1
     await this.#settle([['block', JSON.stringify(reason)]])
     this.#options.changed()
   }

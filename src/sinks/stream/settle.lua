@@ -74,10 +74,11 @@ function settle.park(object, reason)
 end
 
 function settle.shelve(object, seq, event)
+  -- Its last event may just have been taken off: then the shelf is made anew, and the owner finds it there.
   local _, state, last, reason = read_shelf(object)
-  if not state or tonumber(seq) <= tonumber(last) then return end
+  if state and tonumber(seq) <= tonumber(last) then return end
   redis.call('RPUSH', shelf_of(object), event)
-  redis.call('HSET', shelves, object, partition .. ' ' .. state .. ' ' .. seq .. ' ' .. reason)
+  redis.call('HSET', shelves, object, table.concat({partition, state or 'released', seq, reason or '{}'}, ' '))
   redis.call('HINCRBY', group, 'shelved', 1)
 end
 

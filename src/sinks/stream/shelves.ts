@@ -14,10 +14,18 @@ export interface ShelvedEvent {
 
 const pageEvents = 100
 
+/** What was read of them, to be taken over at once. */
+export interface ReadShelves {
+  states: Map<string, ShelfState>
+  due: ShelvedEvent[]
+  /** Released, and nothing lies on them any more. */
+  empty: string[]
+}
+
 export class Shelves {
   readonly #keys: ProcessorKeys
   readonly #partition: number
-  readonly #states = new Map<string, ShelfState>()
+  #states = new Map<string, ShelfState>()
   #due: ShelvedEvent[] = []
 
   constructor(keys: ProcessorKeys, partition: number) {
@@ -39,40 +47,33 @@ export class Shelves {
     this.#due = this.#due.filter((shelved) => shelved.object !== object)
   }
 
-  /** Its last event was taken off, and Redis has taken the shelf away. */
-  close(object: string): void {
-    this.#states.delete(object)
-  }
-
   shift(): ShelvedEvent | undefined {
     return this.#due.shift()
-  }
-
-  /**
-   * Reads them anew. `inHand` are given out and not yet taken off. Answers the released objects whose shelf is empty.
-   */
-  async load(redis: Redis, inHand: ReadonlyMap<string, string>): Promise<string[]> {
-    const all = await redis.hgetall(this.#keys.shelves)
-    const shelves = Object.entries(all)
-      .map(([object, text]) => readShelf(object, text))
-      .filter(({ partition }) => partition === this.#partition)
-    this.#states.clear()
-    const due: ShelvedEvent[] = []
-    const empty: string[] = []
-    for (const { object, state } of shelves) {
-      this.#states.set(object, state)
-      if (state === 'parked') continue
-      const texts = await redis.lrange(shelfKey(this.#keys, object), 0, pageEvents - 1)
-      if (texts.length === 0) empty.push(object)
-      for (const text of texts)
-        if (!inHand.has(text)) due.push({ object, text, event: readShelfText(this.#partition, text) })
-    }
-    this.#due = due
-    return empty
   }
 
   /** Whether events of this object are still to be given before its shelf has to be looked at again. */
   isDue(object: string): boolean {
     return this.#due.some((shelved) => shelved.object === object)
+  }
+
+  async read(redis: Redis): Promise<ReadShelves> {
+    const shelves = Object.entries(await redis.hgetall(this.#keys.shelves))
+      .map(([object, text]) => readShelf(object, text))
+      .filter(({ partition }) => partition === this.#partition)
+    const found: ReadShelves = { states: new Map(), due: [], empty: [] }
+    for (const { object, state } of shelves) {
+      found.states.set(object, state)
+      if (state === 'parked') continue
+      const texts = await redis.lrange(shelfKey(this.#keys, object), 0, pageEvents - 1)
+      if (texts.length === 0) found.empty.push(object)
+      for (const text of texts) found.due.push({ object, text, event: readShelfText(this.#partition, text) })
+    }
+    return found
+  }
+
+  /** `inHand` are given out and not yet taken off. */
+  takeOver({ states, due }: ReadShelves, inHand: ReadonlyMap<string, string>): void {
+    this.#states = states
+    this.#due = due.filter(({ text }) => !inHand.has(text))
   }
 }
