@@ -114,7 +114,6 @@ export class Aside {
   async shelve(events: readonly Event[]): Promise<void> {
     const fates = events.map((event): Fate => ['shelve', objectOf(event), String(event.seq), shelfText(event)])
     if (fates.length === 0) return
-    this.#puts += 1
     while ((await this.#settle(fates)) === 'full') {
       await this.block({
         id: events[0]!.id,
@@ -141,7 +140,6 @@ export class Aside {
     const fates: Fate[] = [['park', object, JSON.stringify(reason)]]
     for (const event of events) fates.push(['shelve', object, String(event.seq), shelfText(event)])
     const outcome = await this.#settle(fates)
-    this.#puts += 1
     if (outcome !== 'settled') return outcome
     this.#shelves.park(object)
     for (const [text, its] of this.#inHand) if (its === object) this.#inHand.delete(text)
@@ -150,7 +148,6 @@ export class Aside {
 
   async block(reason: Reason): Promise<void> {
     this.#blocked = true
-    this.#puts += 1
     await this.#settle([['block', JSON.stringify(reason)]])
     this.#options.changed()
   }
@@ -184,9 +181,12 @@ export class Aside {
     const { partition, epoch, cursor } = this.#options
     const input = { keys, partition, epoch, cursor: cursor(), nowUs: clock.serverUs?.(), fates }
     let outcome: Outcome = 'stale'
+    // A load that began before, or meanwhile, has not seen it for certain.
+    this.#puts += 1
     await this.insist(async () => {
       outcome = await runScript(redis, settleScript, input)
     })
+    this.#puts += 1
     if (outcome === 'stale') stale(partition, epoch)
     return outcome
   }

@@ -37,14 +37,18 @@ export class EachEvent {
     while (this.#held.isOpen) {
       const full = this.#running.size >= this.#concurrency || this.#taken >= Math.max(prefetch, this.#concurrency)
       if (full) await Promise.race(this.#running)
-      else if (this.#held.isBlocked) await this.#held.change()
-      else this.#begin(await this.#held.pull())
+      else {
+        // Between being given and waiting behind its object there is no turn: who parks the object finds all of it.
+        const item = this.#held.tryPull()
+        if (item) this.#begin(item)
+        else if (this.#held.isBlocked) await this.#held.change()
+        else await this.#held.whenSome()
+      }
     }
     await Promise.all(this.#running)
   }
 
-  #begin(item: Item | undefined): void {
-    if (!item) return
+  #begin(item: Item): void {
     this.#taken += 1
     const object = objectOf(item.event)
     const behind = this.#behind.get(object)
@@ -83,9 +87,10 @@ export class EachEvent {
         if (this.#held.signal.aborted) return
         this.#context.report(this.#held, item.event, attempt, error)
         if (attempt >= settings.attempts) {
-          const before = behind.length
-          await this.#held.giveUp(item, error, attempt, behind)
-          this.#taken -= Math.max(0, before - behind.length)
+          await this.#held.giveUp(item, error, attempt, () => {
+            this.#taken -= behind.length
+            return behind.splice(0)
+          })
           return
         }
         await this.#held.pause(backoffMs(settings.backoffMs, attempt, randomness))

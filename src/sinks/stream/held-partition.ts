@@ -167,10 +167,15 @@ export class HeldPartition {
     for (;;) {
       const item = this.tryPull()
       if (item || !this.isOpen || this.isBlocked) return item
-      // Who was paused is unsure for a moment: the next answer to a heartbeat, or the loss of the partition, comes soon.
-      if (this.#context.isSure()) await (this.#owed ?? this.change())
-      else await new Promise<void>((resolve) => this.#context.network.after(unsureMs, resolve))
+      await this.whenSome()
     }
+  }
+
+  /** When tryPull had nothing: resolves when it may have something. */
+  async whenSome(): Promise<void> {
+    // Who was paused is unsure for a moment: the next answer to a heartbeat, or the loss of the partition, comes soon.
+    if (this.#context.isSure()) await (this.#owed ?? this.change())
+    else await new Promise<void>((resolve) => this.#context.network.after(unsureMs, resolve))
   }
 
   /** Resolves at the next change: something came in, was resumed, or is over. */
@@ -213,8 +218,8 @@ export class HeldPartition {
     this.#wake()
   }
 
-  /** Its last attempt failed: does with it what was declared. `behind` are later ones of its object, already given out. */
-  async giveUp(item: Item, error: unknown, attempts: number, behind: Item[] = []): Promise<void> {
+  /** Its last attempt failed: does with it what was declared. `behind` takes back later ones of its object. */
+  async giveUp(item: Item, error: unknown, attempts: number, behind: () => Item[] = () => []): Promise<void> {
     const { processor, settings } = this.#options
     const { telemetry, clock } = this.#context
     const { event } = item
@@ -321,11 +326,12 @@ export class HeldPartition {
   }
 
   /** Sets its object aside, with all that was read of it, in order. */
-  async #park(item: Item, behind: Item[], reason: Reason): Promise<Outcome> {
+  async #park(item: Item, behind: () => Item[], reason: Reason): Promise<Outcome> {
     const object = objectOf(item.event)
     const isOf = (event: Event) => event.seq > item.event.seq && objectOf(event) === object
-    const again = this.#again.filter(({ event, shelved }) => !shelved && isOf(event))
-    const begun = [...behind.splice(0), ...again].sort((a, b) => a.event.seq - b.event.seq)
+    const again = this.#again.filter(({ event }) => isOf(event))
+    // Those from its shelf lie there still.
+    const begun = [...behind(), ...again].filter(({ shelved }) => !shelved).sort((a, b) => a.event.seq - b.event.seq)
     const unread = this.#supply.remove(isOf)
     const events = [...(item.shelved ? [] : [item.event]), ...begun.map(({ event }) => event), ...unread]
     this.#again = this.#again.filter(({ event }) => objectOf(event) !== object)
@@ -335,8 +341,8 @@ export class HeldPartition {
       this.putBack(begun)
       return outcome
     }
-    // What has come in meanwhile is newer than all that.
-    const late = behind.splice(0)
+    // What has come in meanwhile is newer than all that; from here on nothing of it comes in.
+    const late = behind().filter(({ shelved }) => !shelved)
     await this.#aside.shelve([...late.map(({ event }) => event), ...this.#supply.remove(isOf)])
     for (const { event } of [...begun, ...late]) this.#progress.end(event.seq)
     this.#passed(item)
