@@ -52,7 +52,7 @@ export function check(facts, { faultNames, phases, killName, takeoverMs, isFull,
     },
     {
       ...{ what: 'surprises', among: faults.length, of: 'faults', found: findSurprises(history) },
-      note: `${history.of('missed').length} could not be struck as planned`,
+      note: `${history.of('missed').length} not struck as planned, ${history.of('unstarted').length} starts failed`,
     },
   ]
   const coverage = isFull ? [...findEmptyCells(cells), ...tooFew] : []

@@ -24,6 +24,7 @@ const readers = {
 export function createCrew({ redis, namespace, group, history, processor }) {
   const workers = new Map()
   let started = 0
+  let isOver = false
 
   async function hire() {
     started += 1
@@ -45,14 +46,15 @@ export function createCrew({ redis, namespace, group, history, processor }) {
     const args = [worker.proxy.url, namespace, name, JSON.stringify(group)]
     worker.actor = startActor('stream-worker.mjs', args, (words) => hear(worker, words))
     worker.actor.exited.then((exit) => {
-      const asked = worker.state === 'leaving'
+      const before = worker.state
       worker.state = 'gone'
-      worker.exit = exit
       workers.delete(name)
       // A held commit may still be passed on, late; the nemesis closes the proxy then.
       if (!worker.holdsCommit) worker.proxy.close()
-      const isExpected = asked ? exit.code === 0 : exit.signal === 'SIGKILL'
-      if (!isExpected) history.add('crashed', { t: nowUs(), worker: name, ...exit })
+      const isExpected = before === 'leaving' ? exit.code === 0 : exit.signal === 'SIGKILL'
+      if (isExpected || isOver) return
+      history.add(before === 'starting' ? 'unstarted' : 'crashed', { t: nowUs(), worker: name, ...exit })
+      if (before !== 'leaving') void hire()
     })
     return worker
   }
@@ -99,6 +101,10 @@ export function createCrew({ redis, namespace, group, history, processor }) {
     lastBegan,
     get ready() {
       return inState('ready')
+    },
+    /** Whoever ends from now on is not replaced. */
+    end() {
+      isOver = true
     },
     /** Asks it to go, in order. */
     async dismiss(worker) {

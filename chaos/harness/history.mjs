@@ -12,6 +12,7 @@
  *   healed   { fault, worker }                          it is over: its fact has this time as its end
  *   stopped  { moved }                                  Redis was away under members that all lived; who moved
  *   joined, left { worker }                             a worker was ready; was asked to go
+ *   unstarted { worker, code }                          a worker ended before it was ready: Redis went away under it
  *   crashed, stalled, uneven, missed                    what should not have happened, or could not be done
  */
 import { closeSync, openSync, writeSync } from 'node:fs'

@@ -67,6 +67,7 @@ export async function run({ plan, random, history, report }) {
   await drained(context)
   await settled(context)
   await Promise.all(crew.ready.map((worker) => crew.dismiss(worker)))
+  crew.end()
   await sampler.stop()
   own.disconnect()
   await redis.stop()
