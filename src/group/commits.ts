@@ -26,8 +26,14 @@ export interface CommitsOptions {
   stale(partition: number, epoch: number): void
 }
 
-interface Noted extends Said {
-  handled: number
+/** How far a partition is, and how many events were handled since it was last asked. */
+export type Tell = () => { cursor: number; handled: number }
+
+interface Noted {
+  partition: number
+  epoch: number
+  release: boolean
+  tell: Tell
   waiting: (() => void)[]
 }
 
@@ -53,15 +59,15 @@ export class Commits {
     this.#options = options
   }
 
-  /** Everything up to the cursor is done, `handled` events since the last time. */
-  note(partition: number, epoch: number, cursor: number, handled: number): void {
-    this.#note(partition, epoch, cursor, handled)
+  /** There is something to say; how far it is, is asked when it is said. */
+  note(partition: number, epoch: number, tell: Tell): void {
+    this.#note(partition, epoch, tell)
     this.#sendSoon()
   }
 
   /** Resolves when Redis has it, or has answered that it is too late. Does not wait for the interval. */
-  now(partition: number, epoch: number, cursor: number, { release = false, handled = 0 } = {}): Promise<void> {
-    const noted = this.#note(partition, epoch, cursor, handled)
+  now(partition: number, epoch: number, tell: Tell, { release = false } = {}): Promise<void> {
+    const noted = this.#note(partition, epoch, tell)
     if (release) noted.release = true
     const told = new Promise<void>((resolve) => noted.waiting.push(resolve))
     void this.#send()
@@ -86,15 +92,11 @@ export class Commits {
     for (const resolve of noted?.waiting ?? []) resolve()
   }
 
-  #note(partition: number, epoch: number, cursor: number, handled: number): Noted {
+  #note(partition: number, epoch: number, tell: Tell): Noted {
     const noted = this.#noted.get(partition)
-    if (noted?.epoch === epoch) {
-      noted.cursor = Math.max(noted.cursor, cursor)
-      noted.handled += handled
-      return noted
-    }
+    if (noted?.epoch === epoch) return noted
     this.#drop(partition)
-    const fresh: Noted = { partition, epoch, cursor, release: false, handled, waiting: [] }
+    const fresh: Noted = { partition, epoch, release: false, tell, waiting: [] }
     this.#noted.set(partition, fresh)
     return fresh
   }
@@ -131,7 +133,7 @@ export class Commits {
 
   async #try(batch: readonly Noted[]): Promise<boolean> {
     const { keys, stale } = this.#options
-    const said = batch.map((noted) => ({ ...noted, rate: this.#rate(noted) }))
+    const said = batch.map((noted) => this.#say(noted))
     try {
       const words = await runScript(this.#context.connection.redis, commitScript, { keys, said })
       for (const [i, noted] of batch.entries()) {
@@ -155,12 +157,16 @@ export class Commits {
     if (newer) {
       newer.release ||= noted.release
       newer.waiting.push(...noted.waiting)
-      newer.cursor = Math.max(newer.cursor, noted.cursor)
-    } else this.#noted.set(noted.partition, { ...noted, handled: 0 })
+    } else this.#noted.set(noted.partition, noted)
   }
 
-  /** Once a second at most: how many events a second were handled since it was last said. Takes what was handled. */
-  #rate({ partition, handled }: Noted): string | undefined {
+  #say({ partition, epoch, release, tell }: Noted): Said {
+    const { cursor, handled } = tell()
+    return { partition, epoch, release, cursor, rate: this.#rate(partition, handled) }
+  }
+
+  /** Once a second at most: how many events a second were handled since it was last said. */
+  #rate(partition: number, handled: number): string | undefined {
     const { clock } = this.#context
     const now = clock.monotonicMs()
     const rate = this.#rates.get(partition) ?? { since: now, handled: 0 }

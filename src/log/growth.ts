@@ -7,6 +7,7 @@
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
 import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
+import { type LogHint, readHint } from './hint.ts'
 import type { Namespace } from './namespace.ts'
 import { reportRollback } from './rollback.ts'
 
@@ -20,7 +21,7 @@ export interface GrowthContext extends LoopContext {
 
 interface Waiter {
   above: number
-  wake(): void
+  wake(hint?: LogHint): void
 }
 
 const lookMs = 1_000
@@ -51,8 +52,11 @@ export class LogGrowth {
     return this.#started
   }
 
-  /** Runs `wake` once when the partition reaches above this seq, at once if it does. Answers how to stop waiting. */
-  whenAbove(partition: number, above: number, wake: () => void): () => void {
+  /**
+   * Runs `wake` once when the partition reaches above this seq, at once if it does; with the hint that said so, if one did.
+   * Answers how to stop waiting.
+   */
+  whenAbove(partition: number, above: number, wake: (hint?: LogHint) => void): () => void {
     if (this.#lasts[partition]! > above) {
       wake()
       return () => undefined
@@ -64,7 +68,7 @@ export class LogGrowth {
   }
 
   /** What a reader has come upon counts too. */
-  reached(partition: number, last: number): void {
+  reached(partition: number, last: number, hint?: LogHint): void {
     if (last <= this.#lasts[partition]!) return
     this.#lasts[partition] = last
     this.#context.saw(partition, last)
@@ -72,7 +76,7 @@ export class LogGrowth {
     for (const waiter of [...waiters]) {
       if (waiter.above >= last) continue
       waiters.delete(waiter)
-      waiter.wake()
+      waiter.wake(hint)
     }
   }
 
@@ -86,7 +90,8 @@ export class LogGrowth {
     const listening = namespace.partitions.map(({ wake }, partition) =>
       hints.listen(wake, (message) => {
         this.#heardAt[partition] = clock.monotonicMs()
-        this.reached(partition, Number(message.slice(message.indexOf(' ') + 1, message.indexOf('\n'))))
+        const hint = readHint(message)
+        this.reached(partition, hint.last, hint)
       }),
     )
     this.#unlisten.push(...(await Promise.all(listening)))

@@ -36,7 +36,7 @@ export interface Page extends Omit<RawPage, 'entries'> {
 }
 
 export const toEvent = ({ partition, seq, prev, envelope }: LogRecord): Event =>
-  new Event(`${partition}-${seq}`, seq, prev, envelope)
+  new Event(partition, seq, prev, envelope)
 
 /** An entry's fields: the prevs of its events joined by spaces, '' where their number would be odd, the envelopes. */
 export type Entry = [id: string, fields: string[]]
@@ -60,7 +60,7 @@ export function entryRecords(partition: number, [id, fields]: Entry, after: numb
   return records
 }
 
-const usualPageBytes = 256 * 1024
+const pageBytes = 256 * 1024
 // The mean says nothing of what comes next: behind a thousand small entries may lie large ones of 256 KiB, and a page
 // of 32 of those is 8 MiB. More would hardly be faster: 32 lone events per round trip are some 100,000 a second.
 const maxPageEntries = 32
@@ -69,11 +69,7 @@ const maxPageEntries = 32
 export class LogPages {
   // Until it has seen some it takes them for large: the first page of a reader is small, whatever lies there.
   #meanEntryBytes = 64 * 1024
-  readonly #pageBytes: number
-
-  constructor(pageBytes = usualPageBytes) {
-    this.#pageBytes = pageBytes
-  }
+  #hasSeen = false
 
   async read(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<Page> {
     const { entries, ...page } = await this.readRaw(redis, namespace, partition, after)
@@ -82,7 +78,7 @@ export class LogPages {
 
   async readRaw(redis: Redis, namespace: Namespace, partition: number, after: number): Promise<RawPage> {
     const keys = namespace.partitions[partition]!
-    const count = Math.max(1, Math.min(maxPageEntries, Math.floor(this.#pageBytes / this.#meanEntryBytes)))
+    const count = Math.max(1, Math.min(maxPageEntries, Math.floor(pageBytes / this.#meanEntryBytes)))
     // Together, so that what was trimmed and what is left fit: a trim in between would hide a gap.
     const answers = await redis
       .multi()
@@ -108,8 +104,9 @@ export class LogPages {
     for (const [, fields] of entries) {
       let bytes = 64
       for (const field of fields) bytes += field.length
-      this.#meanEntryBytes += (bytes - this.#meanEntryBytes) / 8
+      this.#meanEntryBytes += (bytes - this.#meanEntryBytes) / (this.#hasSeen ? 8 : 2)
     }
+    if (entries.length > 0) this.#hasSeen = true
   }
 }
 

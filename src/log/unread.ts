@@ -4,11 +4,11 @@
  * An event is made when it is asked for, not when its page comes in: then it dies young, and thousands that wait cost
  * what their texts cost.
  */
-import { Event, idWriter } from '../event.ts'
+import { Event, type Kind } from '../event.ts'
 import type { Entry } from './read.ts'
 
 export class Unread {
-  readonly #idOf: (seq: number) => string
+  readonly #partition: number
   #entries: Entry[] = []
   #at = 0
   #length = 0
@@ -20,7 +20,7 @@ export class Unread {
   #seq = 0
 
   constructor(partition: number) {
-    this.#idOf = idWriter(partition)
+    this.#partition = partition
   }
 
   /** Events still to be walked through. */
@@ -41,11 +41,13 @@ export class Unread {
     for (let i = 0; i < passed; i += 1) this.#step()
   }
 
-  /** The next event that `wants` wants; undefined when there is none. */
-  next(wants: (envelope: string, seq: number) => boolean): Event | undefined {
+  /** The next event whose kind `wanted` answers; undefined when there is none. */
+  next(wanted: (envelope: string, seq: number) => Kind | undefined): Event | undefined {
     while (this.#step()) {
       const envelope = this.#fields[this.#field - 1]!
-      if (wants(envelope, this.#seq - 1)) return this.#event(envelope)
+      const seq = this.#seq - 1
+      const kind = wanted(envelope, seq)
+      if (kind) return new Event(this.#partition, seq, this.#prev(), envelope, kind)
     }
     return undefined
   }
@@ -64,7 +66,7 @@ export class Unread {
       const envelope = rest.#fields[rest.#field - 1]!
       const seq = rest.#seq - 1
       const prev = rest.#prev()
-      yield { seq, envelope, event: () => new Event(this.#idOf(seq), seq, prev, envelope) }
+      yield { seq, envelope, event: () => new Event(this.#partition, seq, prev, envelope) }
     }
   }
 
@@ -74,11 +76,6 @@ export class Unread {
     this.#length = 0
     this.#fields = []
     this.#field = 0
-  }
-
-  #event(envelope: string): Event {
-    const seq = this.#seq - 1
-    return new Event(this.#idOf(seq), seq, this.#prev(), envelope)
   }
 
   /** Of the event just stepped to. */

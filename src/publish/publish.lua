@@ -39,6 +39,7 @@ local process, n, now_us, options = argv[1], tonumber(argv[2]), tonumber(argv[4]
 local events = (#argv - 9) / 2
 local format, match, sub = string.format, string.match, string.sub
 local entry_events, max_events, max_fields, call_us, once_ms = 256, 1000, 128, 3600000000, '86400000'
+local along_bytes = 1024
 
 if events < 1 or events > max_events or events % 1 ~= 0 then return {'malformed'} end
 
@@ -79,7 +80,9 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
   redis.call('HSET', meta, 'last', last, 'events', format('%d', (known[2] or 0) + 1),
     'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1),
     call, format('%d ', n) .. last .. ' 1 []')
-  redis.call('PUBLISH', argv[6], last_before .. ' ' .. last .. '\n' .. argv[7])
+  -- A small one travels with its hint: who waits for it need not come and read it.
+  local along = #envelope <= along_bytes and '\n\n' .. prev .. '\n' .. envelope or ''
+  redis.call('PUBLISH', argv[6], last_before .. ' ' .. last .. '\n' .. argv[7] .. along)
   return {'stored', last, prev}
 end
 

@@ -10,6 +10,7 @@ import type { Redis } from 'ioredis'
 import { BusbarError } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { kindOf } from '../../event.ts'
+import { readHint } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { LogPages, type LogRecord, type Page, readLasts, toEvent } from '../../log/read.ts'
 import { reportRollback } from '../../log/rollback.ts'
@@ -150,12 +151,9 @@ export class LiveHub {
   #hinted(partition: number, message: string): void {
     this.#hintedAt[partition] = this.#context.clock.monotonicMs()
     if (this.#reading[partition]) return this.#keepForLater(partition, message)
-    const space = message.indexOf(' ')
-    const line = message.indexOf('\n')
-    const before = Number(message.slice(0, space))
-    const last = Number(message.slice(space + 1, line))
+    const { before, last, kinds } = readHint(message)
     const at = this.position(partition)
-    const unwanted = this.#table.size === 0 || !this.#wantsAny(message.slice(line + 1))
+    const unwanted = this.#table.size === 0 || !this.#wantsAny(kinds)
     // Of what was read already nothing is new, wanted or not; only what nobody wants may be heard later.
     if (unwanted) this.#context.hints.passOver()
     if (last <= at) return

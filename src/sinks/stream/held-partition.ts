@@ -8,6 +8,7 @@
  *
  * Who handles the events (iterate.ts, each.ts) pulls, and says done, or that an event cannot be handled.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Event } from '../../event.ts'
 import type { Commits } from '../../group/commits.ts'
 import type { Grant } from '../../group/scripts.ts'
@@ -55,6 +56,9 @@ export class HeldPartition {
   #handled = 0
   #uncommitted = 0
   #given = 0
+  #isNoted = false
+  /** The last commit that will be waited for. */
+  #half: Promise<void> | undefined
   /** What has to be stored before the next event is given. */
   #owed: Promise<void> | undefined
   #heldAt = -1
@@ -99,6 +103,11 @@ export class HeldPartition {
 
   get epoch(): number {
     return this.#options.grant.epoch
+  }
+
+  /** Everything up to here is done. */
+  get cursor(): number {
+    return this.#progress.cursor
   }
 
   /** How many events were given out so far. */
@@ -156,7 +165,7 @@ export class HeldPartition {
   /** The next event if there is one right now. */
   tryPull(): Item | undefined {
     if (!this.isOpen || this.isBlocked || this.#owed || !this.#context.isSure()) return undefined
-    const item = this.#again.shift() ?? this.#fromShelf() ?? this.#fromLog()
+    const item = this.#fromBefore() ?? this.#fromLog()
     if (item) this.#given += 1
     else this.#passUnwanted()
     return item
@@ -276,7 +285,10 @@ export class HeldPartition {
     this.#isOver()
   }
 
-  #fromShelf(): Item | undefined {
+  /** What is to be tried again, or was set aside and is released: mostly there is nothing of the kind. */
+  #fromBefore(): Item | undefined {
+    if (this.#again.length > 0) return this.#again.shift()
+    if (this.#aside.isEmpty) return undefined
     const shelved = this.#aside.shift()
     return shelved && { event: shelved.event, shelved }
   }
@@ -296,20 +308,35 @@ export class HeldPartition {
 
   #commit(units: number): void {
     const { commit } = this.#options.settings
-    if (typeof commit !== 'object' && this.#uncommitted >= maxUncommitted) {
-      // Every hundred events Redis has it before more is handed out: so much is repeated after a crash, at most.
-      this.#uncommitted = 0
-      this.#owe(this.#commitNow(false))
-    } else if (commit !== 'batch' || units > 1 || this.#supply.length === 0) this.#note()
+    if (typeof commit !== 'object' && this.#uncommitted >= maxUncommitted / 2) this.#commitHalf()
+    else if (commit !== 'batch' || units > 1 || this.#supply.length === 0) this.#note()
+  }
+
+  /**
+   * Every fifty events a commit goes out, and the one before it has to be in Redis before more is handed out: no more than
+   * a hundred are repeated after a crash. A turn of the event loop in between lets its answer come in meanwhile.
+   */
+  #commitHalf(): void {
+    this.#uncommitted = 0
+    const before = this.#half
+    this.#half = this.#commitNow(false)
+    this.#owe(Promise.all([before, nextTurn()]))
   }
 
   #note(): void {
-    this.#context.commits.note(this.partition, this.epoch, this.#progress.cursor, this.#takeHandled())
+    if (this.#isNoted) return
+    this.#isNoted = true
+    this.#context.commits.note(this.partition, this.epoch, this.#tell)
+  }
+
+  /** Asked when the commit goes out: how far it is by then. */
+  readonly #tell = (): { cursor: number; handled: number } => {
+    this.#isNoted = false
+    return { cursor: this.#progress.cursor, handled: this.#takeHandled() }
   }
 
   #commitNow(release: boolean): Promise<void> {
-    const handled = this.#takeHandled()
-    return this.#context.commits.now(this.partition, this.epoch, this.#progress.cursor, { release, handled })
+    return this.#context.commits.now(this.partition, this.epoch, this.#tell, { release })
   }
 
   #takeHandled(): number {

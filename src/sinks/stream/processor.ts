@@ -53,6 +53,8 @@ export class Processor implements Keeper {
   readonly settings: ProcessorSettings
   readonly #handler: IteratingHandler | EventHandler
   readonly #runs = new Map<number, Run>()
+  /** How far partitions were when they were lost; of use only if they come back under the same epoch. */
+  readonly #reached = new Map<number, { epoch: number; cursor: number }>()
   /** Runs that were lost and whose handler has not ended yet. */
   readonly #leftovers = new Map<number, Promise<void>>()
   #running: { context: RunContext; keys: ProcessorKeys; member: GroupMember; commits: Commits } | undefined
@@ -106,6 +108,9 @@ export class Processor implements Keeper {
   gained(grant: Grant): void {
     const { context, keys, member, commits } = this.#running!
     if (this.#closed) return
+    // Nobody else had it meanwhile: what was done here is done, although its commit may not have got through.
+    const reached = this.#reached.get(grant.partition)
+    const from = reached?.epoch === grant.epoch ? Math.max(grant.cursor, reached.cursor) : grant.cursor
     const table = createPatternTable<true>()
     table.add(this.settings.match, true)
     const held = new HeldPartition(
@@ -120,13 +125,13 @@ export class Processor implements Keeper {
       },
       {
         processor: this.name,
-        grant,
+        grant: { ...grant, cursor: from },
         settings: this.settings,
         wants: (tenant, type) => table.match(tenant, type).length > 0,
       },
     )
-    const { partition, epoch, cursor } = grant
-    context.telemetry.emit('stream.gained', { processor: this.name, partition, epoch, cursor })
+    const { partition, epoch } = grant
+    context.telemetry.emit('stream.gained', { processor: this.name, partition, epoch, cursor: from })
     this.#runs.set(partition, { held, ended: this.#work(held) })
   }
 
@@ -139,6 +144,7 @@ export class Processor implements Keeper {
     if (!run) return
     this.#runs.delete(partition)
     this.#leftovers.set(partition, run.ended)
+    this.#reached.set(partition, { epoch: run.held.epoch, cursor: run.held.cursor })
     run.held.abandon()
     this.#emitLost(run.held, 'lost')
   }

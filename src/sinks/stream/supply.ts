@@ -8,8 +8,9 @@
  * What waits here is bounded by `prefetch` and one page. A lost connection is waited for.
  */
 import type { Redis } from 'ioredis'
-import { type Event, kindOf } from '../../event.ts'
+import { type Event, type Kind, kindOf } from '../../event.ts'
 import type { LogGrowth } from '../../log/growth.ts'
+import type { LogHint } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import type { LogPages, RawPage } from '../../log/read.ts'
 import { Unread } from '../../log/unread.ts'
@@ -50,6 +51,7 @@ export class Supply {
   readonly #unread: Unread
   /** Seqs of events that wait and are not to be given. */
   readonly #taken = new Set<number>()
+  #lastKind: Kind | undefined
   #position: number
   #reading = false
   #ended = false
@@ -77,7 +79,7 @@ export class Supply {
   }
 
   shift(): Event | undefined {
-    const event = this.#unread.next(this.#isToBeGiven)
+    const event = this.#unread.next(this.#toBeGiven)
     if (!this.#reading && this.length <= this.#options.prefetch / 2) void this.#readOn()
     return event
   }
@@ -86,7 +88,7 @@ export class Supply {
   remove(fits: (event: Event) => boolean): Event[] {
     const found: Event[] = []
     for (const { seq, envelope, event } of this.#unread.peek()) {
-      if (this.#taken.has(seq) || !this.#isWanted(envelope)) continue
+      if (this.#taken.has(seq) || !this.#wanted(envelope)) continue
       const made = event()
       if (!fits(made)) continue
       found.push(made)
@@ -106,14 +108,16 @@ export class Supply {
     this.#unread.clear()
   }
 
-  readonly #isToBeGiven = (envelope: string, seq: number): boolean => {
-    if (this.#taken.size > 0 && this.#taken.delete(seq)) return false
-    return this.#isWanted(envelope)
-  }
+  readonly #toBeGiven = (envelope: string, seq: number): Kind | undefined =>
+    this.#taken.size > 0 && this.#taken.delete(seq) ? undefined : this.#wanted(envelope)
 
-  readonly #isWanted = (envelope: string): boolean => {
+  /** Its kind, if that is wanted. Mostly it is the one of the event before: then nothing is looked up. */
+  readonly #wanted = (envelope: string): Kind | undefined => {
+    if (this.#lastKind !== undefined && envelope.startsWith(this.#lastKind.start)) return this.#lastKind
     const kind = kindOf(envelope)
-    return kind !== undefined && this.#options.wants(kind.tenant, kind.type)
+    if (!kind || !this.#options.wants(kind.tenant, kind.type)) return undefined
+    this.#lastKind = kind
+    return kind
   }
 
   async #readOn(): Promise<void> {
@@ -134,37 +138,50 @@ export class Supply {
   #waitForMore(): void {
     const { growth } = this.#context
     this.#reading = true
-    this.#stopWaiting = growth.whenAbove(this.#options.partition, this.#position, () => void this.#readOn())
+    this.#stopWaiting = growth.whenAbove(this.#options.partition, this.#position, (hint) => void this.#wakeUp(hint))
+  }
+
+  /** What came along with its hint, and is the very next, need not be read. */
+  async #wakeUp(hint: LogHint | undefined): Promise<void> {
+    if (!hint?.entry || hint.before > this.#position || hint.last <= this.#position) return this.#readOn()
+    await this.#takeIn({ entries: [hint.entry], last: hint.last, complete: true, trimmed: 0 })
+    if (!this.#ended) this.#waitForMore()
   }
 
   /** Answers whether that was all there is. */
   async #readPage(): Promise<boolean> {
-    const { redis, namespace, pages, growth } = this.#context
-    const { partition, changed, isAnyAside, isAside, setAside } = this.#options
-    const page = await pages.readRaw(redis, namespace, partition, this.#position)
+    const { redis, namespace, pages } = this.#context
+    const page = await pages.readRaw(redis, namespace, this.#options.partition, this.#position)
     if (this.#ended) return true
     this.#reportGap(page)
-    // It ends with a look that finds nothing, and then the events wait here without a turn in between: an object that is
-    // parked meanwhile cannot slip through.
+    await this.#takeIn(page)
+    return page.complete || this.#ended
+  }
+
+  /**
+   * Lets the events of a page wait here. It ends with a look that finds nothing to be set aside, and then they wait without a
+   * turn in between: of an object that is parked meanwhile none slips through.
+   */
+  async #takeIn(page: RawPage): Promise<void> {
+    const { partition, changed, isAnyAside, isAside, setAside } = this.#options
     const events = isAnyAside() ? this.#eventsOf(page) : []
     const left = () => events.filter((event) => !this.#taken.has(event.seq) && isAside(event))
     for (let aside = left(); aside.length > 0; aside = left()) {
       await setAside(aside)
-      if (this.#ended) return true
+      if (this.#ended) return
       for (const { seq } of aside) this.#taken.add(seq)
     }
     this.#unread.push(page.entries, this.#position)
     this.#position = Math.max(page.last, page.trimmed, this.#position)
-    growth.reached(partition, this.#position)
+    this.#context.growth.reached(partition, this.#position)
     changed()
-    return page.complete
   }
 
   #eventsOf(page: RawPage): Event[] {
     const ahead = new Unread(this.#options.partition)
     ahead.push(page.entries, this.#position)
     const events: Event[] = []
-    for (let event = ahead.next(this.#isWanted); event; event = ahead.next(this.#isWanted)) events.push(event)
+    for (let event = ahead.next(this.#wanted); event; event = ahead.next(this.#wanted)) events.push(event)
     return events
   }
 

@@ -1,0 +1,36 @@
+/**
+ * What publish.lua says on a partition's channel: from where to where the log grew, which kinds of events came, and, when it
+ * was a small lone one, the event itself.
+ */
+import type { Entry } from './read.ts'
+
+export interface LogHint {
+  /** The partition's last seq before, and now. */
+  before: number
+  last: number
+  /** "tenant:type" of all events, one per line; '' when unknown. */
+  kinds: string
+  /** All that came, where it is here. */
+  entry: Entry | undefined
+}
+
+const alongStart = '\n\n'
+
+export function readHint(message: string): LogHint {
+  const space = message.indexOf(' ')
+  const line = message.indexOf('\n')
+  const along = message.indexOf(alongStart, line)
+  const last = message.slice(space + 1, line)
+  const end = along === -1 ? message.length : along
+  return {
+    before: Number(message.slice(0, space)),
+    last: Number(last),
+    kinds: end > line ? message.slice(line + 1, end) : '',
+    entry: along === -1 ? undefined : entryOf(last, message.slice(along + alongStart.length)),
+  }
+}
+
+function entryOf(last: string, text: string): Entry {
+  const end = text.indexOf('\n')
+  return [`${last}-0`, [text.slice(0, end), text.slice(end + 1)]]
+}
