@@ -90,9 +90,11 @@ end
 
 -- After a time in which nobody at all was heard either Redis was away or everyone was: nobody expires for two heartbeats.
 -- A member that comes back from such a time shows that it was Redis. Then that time counts for nobody: everyone has the
--- whole expiry to come back, and connections do not come back all at once.
+-- whole expiry to come back, two seconds at least, because connections do not come back all at once.
 if beat > 0 and now - beat > expiry / 2 then calm = now + 2 * heartbeat end
-if now < calm and own and own.start == start and own.seen < now - expiry / 2 then calm = now + expiry end
+if now < calm and own and own.start == start and own.seen < now - expiry / 2 then
+  calm = now + math.max(expiry, 2000000)
+end
 if now >= calm then
   for other, member in pairs(there) do
     if member.seen < now - expiry then remove(other, 'expired') end

@@ -33,7 +33,8 @@ export interface ConnectionContext {
 // After this long without a byte the server is asked for a sign of life; after as long again the peer is dead, though TCP
 // has not noticed: cut, reconnect, decide again. That is 5 to 7.5 s, less than the 10 s a publish has by default.
 const silenceMs = 2_500
-const maxReconnectMs = 1_000
+// Well below the shortest expiry that makes sense: who comes back late from an absence of Redis is taken for dead.
+const maxReconnectMs = 500
 
 /** Accepts redis://, rediss:// and unix:///path/to/socket?db=1. */
 export function redisOptions(url: string): RedisOptions {

@@ -8,12 +8,12 @@
  *
  * Who handles the events (iterate.ts, each.ts) pulls, and says done, or that an event cannot be handled.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { Event } from '../../event.ts'
 import type { Commits } from '../../group/commits.ts'
 import type { Grant } from '../../group/scripts.ts'
 import { moveHold } from '../../log/holds.ts'
 import { Aside, type AsideContext, type Outcome } from './aside.ts'
+import { CommitPace } from './commit-pace.ts'
 import { holdName } from './declare.ts'
 import type { ProcessorSettings } from './options.ts'
 import { Progress } from './progress.ts'
@@ -40,25 +40,19 @@ export interface Item {
   shelved?: ShelvedEvent
 }
 
-const maxUncommitted = 100
 const unsureMs = 100
 
 export class HeldPartition {
   readonly #context: HeldContext
   readonly #options: HeldOptions
   readonly #progress: Progress
+  readonly #pace: CommitPace
   readonly #aside: Aside
   readonly #supply: Supply
   readonly #abort = new AbortController()
   #again: Item[] = []
   #state: 'open' | 'closing' | 'over' = 'open'
-  /** Since the last word to Redis, and since the last one that was waited for. */
-  #handled = 0
-  #uncommitted = 0
   #given = 0
-  #isNoted = false
-  /** The last commit that will be waited for. */
-  #half: Promise<void> | undefined
   /** What has to be stored before the next event is given. */
   #owed: Promise<void> | undefined
   #heldAt = -1
@@ -76,11 +70,13 @@ export class HeldPartition {
     this.#context = context
     this.#options = options
     this.#progress = new Progress(cursor)
+    const { commits } = context
+    this.#pace = new CommitPace({ commits, partition, epoch, commit: settings.commit, cursor: () => this.cursor })
     this.#aside = new Aside(context, {
       processor,
       partition,
       epoch,
-      cursor: () => this.#progress.cursor,
+      cursor: () => this.cursor,
       isHeld: () => this.#state !== 'over',
       changed: () => this.#wake(),
     })
@@ -214,10 +210,9 @@ export class HeldPartition {
       if (shelved) offShelves.push(shelved)
       else this.#progress.end(event.seq)
     }
-    this.#handled += items.length
-    this.#uncommitted += items.length
     if (offShelves.length > 0) this.#owe(this.#aside.takeOff(offShelves))
-    this.#commit(items.length)
+    const owed = this.#pace.done(items.length, this.#supply.length === 0)
+    if (owed) this.#owe(owed)
   }
 
   /** To be tried again, before anything else. */
@@ -273,7 +268,7 @@ export class HeldPartition {
   async #finish(release: boolean): Promise<void> {
     this.close()
     await this.#owed
-    if (this.#state !== 'over') await this.#commitNow(release)
+    if (this.#state !== 'over') await this.#pace.now({ release })
     this.#end()
   }
 
@@ -303,46 +298,7 @@ export class HeldPartition {
   #passUnwanted(): void {
     const before = this.#progress.cursor
     this.#progress.skipTo(this.#supply.position)
-    if (this.#progress.cursor > before) this.#note()
-  }
-
-  #commit(units: number): void {
-    const { commit } = this.#options.settings
-    if (typeof commit !== 'object' && this.#uncommitted >= maxUncommitted / 2) this.#commitHalf()
-    else if (commit !== 'batch' || units > 1 || this.#supply.length === 0) this.#note()
-  }
-
-  /**
-   * Every fifty events a commit goes out, and the one before it has to be in Redis before more is handed out: no more than
-   * a hundred are repeated after a crash. A turn of the event loop in between lets its answer come in meanwhile.
-   */
-  #commitHalf(): void {
-    this.#uncommitted = 0
-    const before = this.#half
-    this.#half = this.#commitNow(false)
-    this.#owe(Promise.all([before, nextTurn()]))
-  }
-
-  #note(): void {
-    if (this.#isNoted) return
-    this.#isNoted = true
-    this.#context.commits.note(this.partition, this.epoch, this.#tell)
-  }
-
-  /** Asked when the commit goes out: how far it is by then. */
-  readonly #tell = (): { cursor: number; handled: number } => {
-    this.#isNoted = false
-    return { cursor: this.#progress.cursor, handled: this.#takeHandled() }
-  }
-
-  #commitNow(release: boolean): Promise<void> {
-    return this.#context.commits.now(this.partition, this.epoch, this.#tell, { release })
-  }
-
-  #takeHandled(): number {
-    const handled = this.#handled
-    this.#handled = 0
-    return handled
+    if (this.#progress.cursor > before) this.#pace.note()
   }
 
   #owe(promise: Promise<unknown>): void {
@@ -378,7 +334,7 @@ export class HeldPartition {
 
   #passed({ event, shelved }: Item): void {
     if (!shelved) this.#progress.end(event.seq)
-    this.#note()
+    this.#pace.note()
   }
 
   #wake(): void {
