@@ -18,7 +18,7 @@ import { createPatternTable } from '../../pattern.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { type ProcessorKeys, processorKeys } from '../../redis/keys.ts'
-import type { Clock } from '../../runtime/clock.ts'
+import type { Clock, Timer } from '../../runtime/clock.ts'
 import { type Loop, type LoopContext, startLoop } from '../../runtime/loop.ts'
 import { declareProcessor } from './declare.ts'
 import { EachEvent, type EventHandler } from './each.ts'
@@ -161,9 +161,7 @@ export class Processor implements Keeper {
 
   async #work(held: HeldPartition): Promise<void> {
     const { context } = this.#running!
-    // A handler that was aborted and goes on all the same must not meet its successor in the same process.
-    await this.#leftovers.get(held.partition)
-    this.#leftovers.delete(held.partition)
+    await this.#withoutLeftover(held.partition)
     await held.open()
     const handling = new HandlingContext(this.name, this.settings, context)
     const { concurrency } = this.settings
@@ -178,6 +176,20 @@ export class Processor implements Keeper {
         problem: errorText(error),
       })
     })
+  }
+
+  /** A handler that was aborted and goes on all the same should not meet its successor; it has the grace to end. */
+  async #withoutLeftover(partition: number): Promise<void> {
+    const { network, timing } = this.#running!.context
+    const leftover = this.#leftovers.get(partition)
+    if (!leftover) return
+    let timer: Timer | undefined
+    const late = new Promise<void>((resolve) => {
+      timer = network.after(timing.graceMs, resolve)
+    })
+    await Promise.race([leftover, late])
+    timer?.cancel()
+    this.#leftovers.delete(partition)
   }
 
   /** Stops giving events, waits for the handler, aborts it when three quarters of the time are over, commits, lets go. */
