@@ -63,7 +63,7 @@ export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
 }
 
 export interface RunOptions {
-  /** Names of what to start; nothing else that was declared is. Default: everything. */
+  /** Names of the processors and tasks to start; no others are. Default: all. */
   only?: readonly string[]
   /** Whether SIGTERM and SIGINT close the bus. Default true. */
   signals?: boolean

@@ -26,10 +26,12 @@ import type {
 } from './bus-types.ts'
 import { checkDeclared } from './declared.ts'
 import { type Duration, durationOf } from './duration.ts'
+import { BusbarError } from './errors.ts'
 import { checkTenant, checkText, defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
 import { type Finding, fsck } from './log/fsck.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
+import type { Retainer } from './log/retention.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { Pattern } from './pattern.ts'
 import type { Published } from './publish/call.ts'
@@ -78,6 +80,7 @@ export class Bus<R extends Registry = Registry> {
   readonly #handling = new Set<Handling>()
   #hub: LiveHub | undefined
   #loops: Loop[] = []
+  #running: Promise<this> | undefined
   #closing: Promise<void> | undefined
 
   constructor(options: BusOptions<R>) {
@@ -189,9 +192,9 @@ export class Bus<R extends Registry = Registry> {
     return fsck(this.#backbone)
   }
 
-  /** The names of everything declared on this bus. */
+  /** The names of the processors and tasks declared on this bus. */
   declared(): readonly string[] {
-    return this.#processors.names
+    return [...this.#processors.names, ...this.#worker.tasks.names]
   }
 
   /**
@@ -199,23 +202,36 @@ export class Bus<R extends Registry = Registry> {
    * unless the caller has more to end and says `signals: false`. NOT_DECLARED, with nothing started, when `only` has a
    * name that nobody declared.
    */
-  async run({ only, signals = true, role = 'worker' }: RunOptions = {}): Promise<this> {
+  run(options: RunOptions = {}): Promise<this> {
+    this.#running ??= this.#run(options).catch((error) => {
+      // What has started goes on; the next run() starts the rest.
+      this.#running = undefined
+      throw error
+    })
+    return this.#running
+  }
+
+  async #run({ only, signals = true, role = 'worker' }: RunOptions): Promise<this> {
     if (only) checkDeclared(only, this.declared())
     this.#publishing.open()
     const opened = await this.#backbone.open()
     const { namespace, retainer } = opened
-    if (this.#loops.length > 0) return this
+    if (this.#loops.length === 0) this.#retain(retainer)
+    const about = this.#about(role, only)
+    await this.#worker.start({ ...opened, about, only })
+    await this.#processors.start({ ...opened, about }, only)
+    if (this.#closing) throw BusbarError.of('BUS_CLOSED')
+    if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
+    this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
+    return this
+  }
+
+  #retain(retainer: Retainer): void {
     const retain = async () => {
       await retainer.trimLog()
       return { againInMs: retentionLoopMs }
     }
     this.#loops.push(startLoop({ ...this.#settings, clock: this.#settings.network }, 'log.retain', retain))
-    const about = this.#about(role, only)
-    await this.#worker.start({ ...opened, about })
-    await this.#processors.start({ ...opened, about }, only)
-    if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
-    this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
-    return this
   }
 
   /** Answers what was accepted, then lets everything go. Later calls answer BUS_CLOSED. */
@@ -240,19 +256,22 @@ export class Bus<R extends Registry = Registry> {
   }
 
   #about(role: string, only: readonly string[] | undefined) {
-    const processors = this.#processors.names.filter((name) => !only || only.includes(name))
-    const runs = [...processors, ...this.#worker.tasks.names]
+    const runs = this.declared().filter((name) => !only || only.includes(name))
     return { version, pid: process.pid, host: hostname(), role, runs } satisfies About
   }
 
   async #close(timeoutMs: number): Promise<void> {
+    const { network } = this.#settings
+    const until = network.monotonicMs() + timeoutMs
+    // One time for all of it; what comes late still has a moment.
+    const left = () => Math.max(50, until - network.monotonicMs())
     for (const signal of endSignals) process.off(signal, this.#onSignal)
-    await this.#processors.close(timeoutMs)
-    await this.#worker.stop(timeoutMs)
-    await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: timeoutMs })))
+    await this.#processors.close(left())
+    await this.#worker.stop(left())
+    await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: left() })))
     for (const reader of this.#readers) await reader.return()
-    await this.#hub?.stop(timeoutMs)
-    await this.#publishing.close(timeoutMs)
+    await this.#hub?.stop(left())
+    await this.#publishing.close(left())
     await this.#backbone.close()
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
   }

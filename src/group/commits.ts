@@ -94,7 +94,11 @@ export class Commits {
 
   #note(partition: number, epoch: number, tell: Tell): Noted {
     const noted = this.#noted.get(partition)
-    if (noted?.epoch === epoch) return noted
+    if (noted?.epoch === epoch) {
+      // Kept from before an absence of Redis: whoever holds the partition now knows better how far it is.
+      noted.tell = tell
+      return noted
+    }
     this.#drop(partition)
     const fresh: Noted = { partition, epoch, release: false, tell, waiting: [] }
     this.#noted.set(partition, fresh)

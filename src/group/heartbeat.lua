@@ -41,14 +41,21 @@ if not now then
 end
 
 local known = redis.call('HMGET', group, 'beat', 'calm', 'divide', 'revision')
-local beat, calm, divide = tonumber(known[1] or 0), tonumber(known[2] or 0), tonumber(known[3])
+-- A server's clock may step back, by a failover or by hand: no time may lie further ahead than it was set to.
+local beat = math.min(now, tonumber(known[1] or 0))
+local calm = math.min(now + math.max(expiry, 2000000), tonumber(known[2] or 0))
+local divide = known[3] and math.min(now + delay, tonumber(known[3]))
 
 -- Everyone who is there, by name.
 local there, count = {}, 0
 local flat = redis.call('HGETALL', members)
 for i = 1, #flat, 2 do
-  local its_start, seen, joined = match(flat[i + 1], '^(%S+) (%d+) (%d+) ')
-  there[flat[i]] = {start = its_start, seen = tonumber(seen), joined = tonumber(joined)}
+  local its_start, seen, rest = match(flat[i + 1], '^(%S+) (%d+) (.*)$')
+  if tonumber(seen) > now then
+    seen = format('%.0f', now)
+    redis.call('HSET', members, flat[i], its_start .. ' ' .. seen .. ' ' .. rest)
+  end
+  there[flat[i]] = {start = its_start, seen = tonumber(seen), joined = tonumber(match(rest, '^%d+'))}
   count = count + 1
 end
 local own = there[name]
@@ -62,6 +69,9 @@ flat = redis.call('HGETALL', owners)
 for i = 1, #flat, 2 do
   local owner, epoch, release, wanted = match(flat[i + 1], '^(%S+) (%d+) (%d+) (%S+)$')
   held[tonumber(flat[i])] = {owner = owner, epoch = tonumber(epoch), release = tonumber(release), wanted = wanted}
+  if tonumber(release) > now + grace then
+    held[tonumber(flat[i])].release, changed[tonumber(flat[i])] = now + grace, true
+  end
 end
 
 local function set(partition, owner, release, wanted)

@@ -110,9 +110,19 @@ export class GroupMember {
   async stop(deadlineMs: number): Promise<void> {
     const wasThere = !this.#ended
     this.#end()
+    const until = this.#context.clock.monotonicMs() + deadlineMs
     await this.#loop?.stop({ deadlineMs })
     // If it does not get through, the others wait for the expiry.
-    if (wasThere && this.#context.connection.isReady) await this.#say('leave').catch(() => undefined)
+    if (wasThere && this.#context.connection.isReady) await this.#leave(until - this.#context.clock.monotonicMs())
+  }
+
+  async #leave(deadlineMs: number): Promise<void> {
+    let timer: Timer | undefined
+    const late = new Promise<void>((resolve) => {
+      timer = this.#context.clock.after(deadlineMs, resolve)
+    })
+    await Promise.race([this.#say('leave').catch(() => undefined), late])
+    timer?.cancel()
   }
 
   #say(act: 'join' | 'beat' | 'leave'): Promise<HeartbeatReply> {

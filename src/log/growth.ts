@@ -2,7 +2,7 @@
  * How far the partitions reach, for whoever waits for more: one per process, however many wait.
  *
  * Hints tell it at once. They get lost, so once a second one command looks at the partitions that someone waits for and
- * that were quiet. What it says is never more than there is; it may be less for a second.
+ * that were quiet. What it says may be too little for a second.
  */
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
@@ -50,6 +50,11 @@ export class LogGrowth {
       throw error
     })
     return this.#started
+  }
+
+  /** How far it was seen to reach. After Redis lost its tail there may be less; what comes then comes after it. */
+  last(partition: number): number {
+    return this.#lasts[partition]!
   }
 
   /**

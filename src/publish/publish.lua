@@ -81,7 +81,7 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
     'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1),
     call, format('%d ', n) .. last .. ' 1 []')
   -- A small one travels with its hint: who waits for it need not come and read it.
-  local along = #envelope <= along_bytes and '\n\n' .. prev .. '\n' .. envelope or ''
+  local along = argv[7] ~= '' and #envelope <= along_bytes and '\n\n' .. prev .. '\n' .. envelope or ''
   redis.call('PUBLISH', argv[6], last_before .. ' ' .. last .. '\n' .. argv[7] .. along)
   return {'stored', last, prev}
 end

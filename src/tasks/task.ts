@@ -101,9 +101,15 @@ export class TaskRun {
   /** Ticks from now on until the signal aborts. */
   begin(signal: AbortSignal): void {
     const { when } = this.#task
-    if (when.kind === 'start') this.#run(this.#context.clock.now(), signal)
+    if (when.kind === 'start') void this.#runOnce(signal)
     else if (when.kind === 'every') void this.#tickOn(this.#interval(when.everyMs), signal)
     else void this.#tickOn(this.#cron(when.ticks), signal)
+  }
+
+  /** It has no next tick: one that still runs, of a lead that was lost and is back, is waited for. */
+  async #runOnce(signal: AbortSignal): Promise<void> {
+    await this.ended()
+    if (!signal.aborted) this.#run(this.#context.clock.now(), signal)
   }
 
   async #tickOn(next: (signal: AbortSignal) => Promise<Next | undefined>, signal: AbortSignal): Promise<void> {
@@ -122,8 +128,10 @@ export class TaskRun {
     return async () => {
       const passed = clock.monotonicMs() - start
       // Those that passed while the process was paused are over.
-      ticks = Math.max(ticks + 1, Math.ceil(passed / everyMs))
-      const inMs = Math.max(0, ticks * everyMs - passed)
+      const next = Math.max(ticks + 1, Math.ceil(passed / everyMs))
+      const inMs = Math.max(0, next * everyMs - passed)
+      // One further away is only looked at, and found again.
+      if (inMs <= maxWaitMs) ticks = next
       return { inMs, tick: clock.now() + inMs }
     }
   }

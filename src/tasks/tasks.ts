@@ -25,8 +25,10 @@ export class Tasks {
     this.#declared.set(name, checkTask(name, options, handler))
   }
 
-  start(context: TaskRunContext, leadership: Leadership): void {
-    const runs = [...this.#declared.values()].map((task) => new TaskRun(context, task))
+  /** Starts those named, or all. */
+  start(context: TaskRunContext, leadership: Leadership, only: readonly string[] | undefined): void {
+    const wanted = [...this.#declared].filter(([name]) => !only || only.includes(name))
+    const runs = wanted.map(([, task]) => new TaskRun(context, task))
     const begin = (on: Task['on'], signal: AbortSignal) => {
       for (const run of runs) if (run.on === on) run.begin(signal)
     }

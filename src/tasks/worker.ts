@@ -41,6 +41,8 @@ export interface WorkerGround {
   reads: Connection
   writes: Connection
   hints: Hints
+  /** Names of the tasks to start; undefined for all. */
+  only: readonly string[] | undefined
   /** What the process says of itself, for people. */
   about: Readonly<Record<string, unknown>>
 }
@@ -58,10 +60,10 @@ export class Worker {
     this.schedules = new Schedules(options.source, options.clock)
   }
 
-  async start({ namespace, reads, writes, hints, about }: WorkerGround): Promise<void> {
+  async start({ namespace, reads, writes, hints, about, only }: WorkerGround): Promise<void> {
     // First: as the leader it would fire what these definitions replace.
     await this.schedules.store()
-    if (this.#stopped) return
+    if (this.#stopped || this.#leadership) return
     const { clock, network, randomness, telemetry, worker, groupTiming, publishing } = this.#options
     const context = { clock, randomness, telemetry, connection: reads, hints }
     const keys = workersKeys(namespace.name)
@@ -70,7 +72,7 @@ export class Worker {
       { keys: groupKeys(namespace.name, workersGroup), worker, timing: groupTiming, about },
     )
     this.#leadership = leadership
-    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership)
+    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership, only)
     const dutyContext = { ...context, network, leadership, channel: keys.due }
     const firing = fireDuty({
       ...context,

@@ -188,7 +188,11 @@ describe('settle.lua', () => {
 
 describe('reset.lua', () => {
   const reset = ({ redis, keys }: Awaited<ReturnType<typeof testStream>>, ...cursors: number[]) =>
-    runScript(redis, resetScript, { keys, cursors: new Map(cursors.entries()), nowUs })
+    runScript(redis, resetScript, {
+      keys,
+      positions: cursors.map((cursor, partition) => ({ partition, cursor, trimmed: 0 })),
+      nowUs,
+    })
 
   test('unknown: no cursors; nothing is written', async () => {
     const stream = await testStream()

@@ -91,7 +91,11 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     ...{ keys: stream, partition: 0, epoch: 1, cursor: 1, nowUs: 1 },
     fates: [['close', 'o']],
   }),
-  'src/sinks/stream/reset.lua': call(resetScript, { keys: stream, cursors, nowUs: 1 }),
+  'src/sinks/stream/reset.lua': call(resetScript, {
+    keys: stream,
+    positions: [{ partition: 0, cursor: 1, trimmed: 0 }],
+    nowUs: 1,
+  }),
   'src/sinks/stream/resume.lua': call(resumeScript, { keys: stream, scope: 'objects', which: ['o'] }),
   'src/sinks/stream/redrive.lua': call(redriveScript, {
     ...{ keys: stream, partition: 0, object: 'o' },

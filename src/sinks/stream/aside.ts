@@ -36,6 +36,10 @@ export interface AsideOptions {
   isHeld(): boolean
   /** Something is due, blocked or resumed. */
   changed(): void
+  /** Takes events out that wait to be given. */
+  takeWaiting(fits: (event: Event) => boolean): Event[]
+  /** Nothing is given before this has come to its end. */
+  owe(promise: Promise<unknown>): void
 }
 
 export type Outcome = 'settled' | 'stale' | 'full'
@@ -51,6 +55,8 @@ export class Aside {
   #blocked = false
   /** How often something was put down that a load may not have seen. */
   #puts = 0
+  /** One after the other: a shelf takes only what is newer than its last. */
+  #shelving: Promise<void> = Promise.resolve()
 
   constructor(context: AsideContext, options: AsideOptions) {
     this.#context = context
@@ -98,6 +104,7 @@ export class Aside {
       } else if (read === this.#puts) {
         this.#shelves.takeOver(found, this.#inHand)
         this.#blocked = blocked === 1
+        this.#shelveWaiting()
       }
       if (!this.#options.isHeld()) return
     }
@@ -111,9 +118,14 @@ export class Aside {
   }
 
   /** Sets these aside behind the others of their objects; when there is no room the partition is blocked meanwhile. */
-  async shelve(events: readonly Event[]): Promise<void> {
+  shelve(events: readonly Event[]): Promise<void> {
+    if (events.length === 0) return Promise.resolve()
+    this.#shelving = this.#shelving.then(() => this.#shelve(events))
+    return this.#shelving
+  }
+
+  async #shelve(events: readonly Event[]): Promise<void> {
     const fates = events.map((event): Fate => ['shelve', objectOf(event), String(event.seq), shelfText(event)])
-    if (fates.length === 0) return
     while ((await this.#settle(fates)) === 'full') {
       await this.block({
         id: events[0]!.id,
@@ -128,22 +140,27 @@ export class Aside {
     if (events.some((event) => !this.has(objectOf(event)))) await this.insist(() => this.load())
   }
 
-  async bury(event: Event, shelved: ShelvedEvent | undefined, reason: Reason): Promise<void> {
+  async bury(event: Event, shelved: ShelvedEvent | undefined, reason: Reason): Promise<Outcome> {
     const fates: Fate[] = [['dead', event.id, letterText(event, reason)]]
     if (shelved) fates.push(['unshelve', shelved.object, shelved.text])
-    await this.#settle(fates)
-    if (shelved) await this.#tookOff([shelved])
+    const outcome = await this.#settle(fates)
+    if (outcome === 'settled' && shelved) await this.#tookOff([shelved])
+    return outcome
   }
 
-  /** Sets an object aside: `events` are those of it that are not on its shelf yet, in order. */
-  async park(object: string, events: readonly Event[], reason: Reason): Promise<Outcome> {
+  /**
+   * Sets an object aside: `events` are those of it that are not on its shelf yet, in order; `late` takes out what has come in
+   * meanwhile, in the same turn in which the object begins to be set aside.
+   */
+  async park(object: string, events: readonly Event[], reason: Reason, late: () => Event[]): Promise<Outcome> {
     const fates: Fate[] = [['park', object, JSON.stringify(reason)]]
     for (const event of events) fates.push(['shelve', object, String(event.seq), shelfText(event)])
     const outcome = await this.#settle(fates)
     if (outcome !== 'settled') return outcome
     this.#shelves.park(object)
     for (const [text, its] of this.#inHand) if (its === object) this.#inHand.delete(text)
-    return outcome
+    await this.shelve(late())
+    return this.#options.isHeld() ? outcome : 'stale'
   }
 
   async block(reason: Reason): Promise<void> {
@@ -169,6 +186,12 @@ export class Aside {
   async #tookOff(shelved: readonly ShelvedEvent[]): Promise<void> {
     for (const { text } of shelved) this.#inHand.delete(text)
     if (shelved.some(({ object }) => !this.#shelves.isDue(object))) await this.insist(() => this.load())
+  }
+
+  /** Of objects that have a shelf now, what waits to be given goes behind what lies there. */
+  #shelveWaiting(): void {
+    const waiting = this.#options.takeWaiting((event) => this.has(objectOf(event)))
+    if (waiting.length > 0) this.#options.owe(this.shelve(waiting))
   }
 
   async #whileBlocked(): Promise<void> {

@@ -81,7 +81,8 @@ export class EachEvent {
     for (let attempt = 1; this.#held.isOpen; attempt += 1) {
       try {
         await this.#call(item, attempt)
-        this.#held.done([item])
+        // Who returns because it was told to stop has not said that it is done.
+        if (!this.#held.signal.aborted) this.#held.done([item])
         return
       } catch (error) {
         if (this.#held.signal.aborted) return

@@ -79,6 +79,8 @@ export class HeldPartition {
       cursor: () => this.cursor,
       isHeld: () => this.#state !== 'over',
       changed: () => this.#wake(),
+      takeWaiting: (fits) => this.#supply.remove(fits),
+      owe: (promise) => this.#owe(promise),
     })
     this.#supply = new Supply(context, {
       processor,
@@ -231,7 +233,8 @@ export class HeldPartition {
     const reason: Reason = { id: event.id, error: errorText(error), attempts, at: Math.floor(clock.now()) }
     const told = { processor, event: event.id, attempts, problem: reason.error }
     if (settings.onPoison === 'skip') {
-      await this.#aside.bury(event, item.shelved, reason)
+      // Not stored, not passed: whoever has the partition next gets the event again.
+      if ((await this.#aside.bury(event, item.shelved, reason)) !== 'settled') return
       this.#passed(item)
       telemetry.emit('stream.buried', told)
     } else if (settings.onPoison === 'park' && (await this.#park(item, behind, reason)) === 'settled') {
@@ -318,15 +321,16 @@ export class HeldPartition {
     const unread = this.#supply.remove(isOf)
     const events = [...(item.shelved ? [] : [item.event]), ...begun.map(({ event }) => event), ...unread]
     this.#again = this.#again.filter(({ event }) => objectOf(event) !== object)
-    const outcome = await this.#aside.park(object, events, reason)
+    const late: Item[] = []
+    const outcome = await this.#aside.park(object, events, reason, () => {
+      late.push(...behind().filter(({ shelved }) => !shelved))
+      return [...late.map(({ event }) => event), ...this.#supply.remove(isOf)]
+    })
     if (outcome !== 'settled') {
       this.#supply.putBack(unread)
       this.putBack(begun)
       return outcome
     }
-    // What has come in meanwhile is newer than all that; from here on nothing of it comes in.
-    const late = behind().filter(({ shelved }) => !shelved)
-    await this.#aside.shelve([...late.map(({ event }) => event), ...this.#supply.remove(isOf)])
     for (const { event } of [...begun, ...late]) this.#progress.end(event.seq)
     this.#passed(item)
     return outcome

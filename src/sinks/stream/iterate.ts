@@ -56,7 +56,8 @@ export class Iteration {
     try {
       await this.#handler(turn, context)
       if (this.#held.isOpen && this.#held.given === given) throw BusbarError.of('HANDLER_TOOK_NOTHING', { name })
-      turn.done()
+      // Who returns because it was told to stop has not said that it is done.
+      if (!this.#held.signal.aborted) turn.done()
       await turn.end()
     } catch (error) {
       await turn.end({ error })

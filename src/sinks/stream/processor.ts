@@ -81,10 +81,12 @@ export class Processor implements Keeper {
     const partitions = namespace.partitions.length
     const group = `stream.${this.name}`
     const member = new GroupMember(ground, { group, keys, partitions, name: worker, timing, about }, this)
-    this.#running = { context, keys, member, commits }
     await source.read((redis) => declareProcessor(redis, namespace, this.name, this.settings))
     await growth.start()
+    if (this.#closed || this.#running) return
+    this.#running = { context, keys, member, commits }
     await member.start()
+    if (this.#closed) return
     this.#holds = startLoop(ground, `stream.${this.name}.holds`, () => this.#moveHolds())
   }
 
@@ -99,9 +101,14 @@ export class Processor implements Keeper {
     this.#closed = true
     const running = this.#running
     if (!running) return
-    await this.#holds?.stop({ deadlineMs: timeoutMs })
-    await Promise.all([...this.#runs.keys()].map((partition) => this.#letGo(partition, timeoutMs)))
-    await running.member.stop(timeoutMs)
+    const { network } = running.context
+    const until = network.monotonicMs() + timeoutMs
+    const left = () => Math.max(10, until - network.monotonicMs())
+    await Promise.all([
+      this.#holds?.stop({ deadlineMs: timeoutMs }),
+      ...[...this.#runs.keys()].map((partition) => this.#letGo(partition, timeoutMs)),
+    ])
+    await running.member.stop(left())
     running.commits.end()
   }
 
@@ -180,12 +187,16 @@ export class Processor implements Keeper {
 
   /** A handler that was aborted and goes on all the same should not meet its successor; it has the grace to end. */
   async #withoutLeftover(partition: number): Promise<void> {
-    const { network, timing } = this.#running!.context
+    const { network, timing, telemetry } = this.#running!.context
     const leftover = this.#leftovers.get(partition)
     if (!leftover) return
     let timer: Timer | undefined
     const late = new Promise<void>((resolve) => {
-      timer = network.after(timing.graceMs, resolve)
+      timer = network.after(timing.graceMs, () => {
+        const problem = 'a handler goes on although its signal has fired; its events are handled again beside it'
+        telemetry.emit('stream.stuck', { processor: this.name, partition, problem })
+        resolve()
+      })
     })
     await Promise.race([leftover, late])
     timer?.cancel()

@@ -37,6 +37,7 @@ export class Processors {
   readonly #declared = new Map<string, Processor>()
   readonly #running = new Set<Processor>()
   #growth: LogGrowth | undefined
+  #closed = false
 
   constructor(options: ProcessorsOptions) {
     this.#options = options
@@ -71,6 +72,7 @@ export class Processors {
     this.#growth ??= new LogGrowth({ ...context, clock: network, saw })
     const run = { ...context, source, growth: this.#growth, worker, about, timing: groupTiming }
     for (const processor of wanted) {
+      if (this.#closed) return
       this.#running.add(processor)
       await processor.start(run)
     }
@@ -82,6 +84,7 @@ export class Processors {
   }
 
   async close(timeoutMs: number): Promise<void> {
+    this.#closed = true
     await Promise.all([...this.#running].map((processor) => processor.close(timeoutMs)))
     await this.#growth?.stop(timeoutMs)
   }

@@ -65,10 +65,21 @@ export const settleScript = defineScript({
   reply: ([kind]: ['settled' | 'stale' | 'full']) => kind,
 })
 
+interface ResetInput {
+  keys: ProcessorKeys
+  positions: readonly { partition: number; cursor: number; trimmed: number }[]
+  nowUs: number | undefined
+}
+
 export const resetScript = defineScript({
   file: new URL('./reset.lua', import.meta.url),
-  keys: ({ keys }: Cursors & { nowUs: number | undefined }) => [keys.owners, keys.cursors, keys.group, keys.blocked],
-  args: ({ keys, cursors, nowUs }) => [nowUs ?? '', keys.groupWake, ...flat(cursors)],
+  keys: ({ keys }: ResetInput) => [keys.owners, keys.cursors, keys.group, keys.blocked, keys.shelves],
+  args: ({ keys, positions, nowUs }) => [
+    nowUs ?? '',
+    keys.groupWake,
+    keys.shelfPrefix,
+    ...positions.flatMap(({ partition, cursor, trimmed }) => [partition, cursor, trimmed]),
+  ],
   reply: ([kind]: ['reset' | 'unknown']) => kind,
 })
 

@@ -121,9 +121,13 @@ export class Supply {
   }
 
   async #readOn(): Promise<void> {
+    const { growth } = this.#context
+    const { partition } = this.#options
     this.#reading = true
     let atEnd = false
+    let known = 0
     while (!this.#ended && !atEnd && this.length < this.#options.prefetch) {
+      known = growth.last(partition)
       try {
         atEnd = await this.#readPage()
       } catch {
@@ -132,20 +136,22 @@ export class Supply {
       }
     }
     this.#reading = false
-    if (atEnd && !this.#ended) this.#waitForMore()
+    // What was known before the read and is not there was lost by Redis: new events come after it.
+    if (atEnd && !this.#ended) this.#waitForMore(Math.max(known, this.#position))
   }
 
-  #waitForMore(): void {
+  #waitForMore(above: number): void {
     const { growth } = this.#context
     this.#reading = true
-    this.#stopWaiting = growth.whenAbove(this.#options.partition, this.#position, (hint) => void this.#wakeUp(hint))
+    this.#stopWaiting = growth.whenAbove(this.#options.partition, above, (hint) => void this.#wakeUp(hint))
   }
 
   /** What came along with its hint, and is the very next, need not be read. */
   async #wakeUp(hint: LogHint | undefined): Promise<void> {
-    if (!hint?.entry || hint.before > this.#position || hint.last <= this.#position) return this.#readOn()
+    const isNext = hint && hint.before <= this.#position && hint.last > this.#position
+    if (!isNext || !hint.entry || this.length >= this.#options.prefetch) return this.#readOn()
     await this.#takeIn({ entries: [hint.entry], last: hint.last, complete: true, trimmed: 0 })
-    if (!this.#ended) this.#waitForMore()
+    if (!this.#ended) this.#waitForMore(this.#position)
   }
 
   /** Answers whether that was all there is. */

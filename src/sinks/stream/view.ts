@@ -182,7 +182,13 @@ async function moveTo(
   hearing: Hearing,
 ): Promise<void> {
   const nowUs = hearing.clock.serverUs?.()
-  const reply = await runScript(redis, resetScript, { keys, cursors: new Map(targets.entries()), nowUs })
+  const trimmed = await Promise.all(namespace.partitions.map((log) => redis.hget(log.meta, 'trimmed')))
+  const positions = targets.map((cursor, partition) => ({
+    partition,
+    cursor,
+    trimmed: Number(trimmed[partition] ?? 0),
+  }))
+  const reply = await runScript(redis, resetScript, { keys, positions, nowUs })
   if (reply === 'unknown') throw BusbarError.of('STREAM_NOT_FOUND', { name: shown(name) })
   const { owners } = await inspectGroup(redis, keys, hearing)
   for (const { partition, epoch } of owners)
