@@ -66,6 +66,8 @@ export function connect(context: ConnectionContext, url: string, role: string): 
     // hints.ts does it: when ioredis does and the connection breaks again, nobody catches the failure and the process ends.
     autoResubscribe: false,
     connectTimeout: 5_000,
+    // While Redis loads its file it is asked again so often; the library's own second is long for whoever has a heartbeat to give.
+    maxLoadingRetryTime: 100,
     // ioredis lets a timer of this length keep the process alive after a disconnect from a server that is not there.
     disconnectTimeout: 100,
     disableClientInfo: true,

@@ -207,12 +207,13 @@ export class HeldPartition {
   /** Handled. What came from a shelf is taken off it before the next event is given. */
   done(items: readonly Item[]): void {
     if (this.#state === 'over' || items.length === 0) return
-    const offShelves: ShelvedEvent[] = []
+    let offShelves: ShelvedEvent[] | undefined
     for (const { event, shelved } of items) {
-      if (shelved) offShelves.push(shelved)
-      else this.#progress.end(event.seq)
+      if (!shelved) this.#progress.end(event.seq)
+      else if (offShelves) offShelves.push(shelved)
+      else offShelves = [shelved]
     }
-    if (offShelves.length > 0) this.#owe(this.#aside.takeOff(offShelves))
+    if (offShelves) this.#owe(this.#aside.takeOff(offShelves))
     const owed = this.#pace.done(items.length, this.#supply.length === 0)
     if (owed) this.#owe(owed)
   }

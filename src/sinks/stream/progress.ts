@@ -33,10 +33,6 @@ export class Progress {
     }
     this.#pass(seq)
     while (this.#ended.size > 0 && this.#ended.delete(this.#begun[this.#first]!)) this.#pass(this.#begun[this.#first]!)
-    if (this.#first === this.#begun.length) {
-      this.#begun = []
-      this.#first = 0
-    }
   }
 
   /** Nothing up to here is wanted; while something is open that says nothing yet. */
@@ -47,7 +43,7 @@ export class Progress {
   #pass(seq: number): void {
     this.#cursor = seq
     this.#first += 1
-    // Now and then, so that a partition that is never idle does not keep its past.
+    // Now and then, not each time: an event alone would cost a new list.
     if (this.#first >= 1_024) {
       this.#begun = this.#begun.slice(this.#first)
       this.#first = 0
