@@ -24,8 +24,7 @@ test('run() again after a failed run() starts what was declared', async () => {
   await redis.del(schedules)
   await bus.run({ signals: false })
   await bus.publish('a.b', 1)
-  await sleep(2_000)
-  expect(seen).toEqual(['1'])
+  await eventually(() => expect(seen).toEqual(['1']))
 })
 
 test('only: nothing else that was declared is started', async () => {
@@ -90,10 +89,9 @@ test('close({ timeout }) ends by its timeout while Redis is paused', async () =>
     }
   })
   await bus.run({ signals: false })
-  await sleep(500)
+  await eventually(async () => (await bus.streams.get('p')).partitions[0]!.owner !== null)
   server.pause()
   onTestFinished(() => server.resume())
-  await sleep(50)
   const began = performance.now()
   await bus.close({ timeout: '500ms' })
   const took = performance.now() - began
@@ -133,7 +131,7 @@ test('a startup task of the leader runs each time the lead is gained', async () 
   const [owner, epoch, release, wanted] = (await redis.hget(owners, '0'))!.split(' ')
   await redis.hset(owners, '0', `${owner} ${Number(epoch) + 1} ${release} ${wanted}`) // lost and gained: as after an absence of Redis
   await eventually(() => told.filter((name) => name === 'leader.gained').length === 2)
-  await sleep(1_500)
+  await eventually(() => runs.length === 3)
   expect({ runs, skipped: told.includes('task.skipped') }).toEqual({
     runs: ['begun', 'ended', 'begun'],
     skipped: false,
