@@ -39,7 +39,7 @@ export class Leadership {
       gained: (grant) => this.#lead(grant),
       asked: () => void this.#letGo(),
       lost: () => this.#follow(),
-      replaced: () => context.telemetry.emit('worker.replaced', { worker }),
+      replaced: () => context.telemetry.emit('group.replaced', { group: 'workers', worker }),
     })
   }
 

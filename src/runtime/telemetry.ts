@@ -25,10 +25,6 @@ export const telemetryTable = {
   'live.cut': ['warn', 'A live reader did not take its events and was cut.'],
   'leader.gained': ['info', 'This process leads from now on.'],
   'leader.lost': ['info', 'This process does not lead any more.'],
-  'worker.replaced': [
-    'error',
-    "Another process has joined under this one's name: this one leads and shares nothing any more.",
-  ],
   'task.failed': ['error', 'A task threw; its schedule goes on.'],
   'task.skipped': ['warn', 'A task was due while it still ran: this tick was left out.'],
   'schedule.fired': ['debug', 'A tick of a schedule was published.'],

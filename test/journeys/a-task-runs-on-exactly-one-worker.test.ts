@@ -140,7 +140,7 @@ describe('how it runs', () => {
     const usurper = watchedBus({ namespace: first.bus.namespace, worker: 'w0' })
     await usurper.bus.run()
     await eventually(() => ended.length === 1)
-    expect([first.count('worker.replaced'), first.count('leader.lost')]).toEqual([1, 1])
+    expect([first.count('group.replaced'), first.count('leader.lost')]).toEqual([1, 1])
     await second.bus.run()
     await usurper.bus.close()
     await eventually(() => contexts.length === 2)
