@@ -35,6 +35,17 @@ export function compilePattern(pattern: Pattern): Matcher {
   }
 }
 
+/** The topics whose events alone can match; undefined when that cannot be said. */
+export function topicsOf(pattern: Pattern): string[] | undefined {
+  const topics = new Set<string>()
+  for (const term of parsePattern(pattern).terms) {
+    const topic = term.kind === 'glob' ? term.segments[0]! : oneSegment
+    if (topic === oneSegment || topic === allSegments) return undefined
+    topics.add(topic)
+  }
+  return [...topics]
+}
+
 function globMatches(glob: Glob, tenant: string, segments: readonly string[]): boolean {
   if (glob.tenant !== undefined && glob.tenant !== tenant) return false
   if (segments[0] === ownTopic && glob.segments[0] !== ownTopic) return false

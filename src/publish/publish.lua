@@ -4,6 +4,7 @@
 -- KEYS[1] log        stream  one entry per flush (at most 256 events each): their prevs joined by spaces, the envelopes;
 --                            between them '' where the number of fields would be odd
 -- KEYS[2] meta       hash    last, trimmed, events, bytes, headsClosed; topic:<topic> -> number of events;
+--                            last:<topic> -> seq of the last flush that had the topic;
 --                            call:<process> -> its last flush, "<n> <seq> <events> <exceptions as JSON>"
 -- KEYS[3] heads      hash    object -> seq of its last event
 -- KEYS[4] heads_old  hash    the generation of heads before; there only while meta has headsClosed
@@ -15,7 +16,7 @@
 -- ARGV[3] floor         highest seq of this partition that the process has seen
 -- ARGV[4] now_us        '' means the server's clock (tests pass a number)
 -- ARGV[5] once_prefix   an idempotency key's answer is the string  once_prefix .. sha1
--- ARGV[6] wake          channel for the hint
+-- ARGV[6] wake          channel for the hint, "<ns>:…"; each topic's hint goes to "<ns>:wake:<topic>" too
 -- ARGV[7] kinds         'tenant:type' of all events, one per line; '' when unknown: lets readers pass over the flush
 -- ARGV[8] live          '' or "<partition> <channel prefix>": also publish each event on prefix .. tenant:type
 -- ARGV[9] options       '' or JSON [[first event, events, {once, scope, body, expectPrev, state, delayed}], …] in order;
@@ -48,8 +49,14 @@ local topic_shape = '^{"type":"([%w_-]+)[%w_.-]*","tenant":"'
 local first_topic = match(argv[11], topic_shape)
 if not first_topic then return {'malformed'} end
 
-local call, first_field = 'call:' .. process, 'topic:' .. first_topic
-local known = redis.call('HMGET', meta, 'last', 'events', 'bytes', 'headsClosed', first_field, call)
+local call, first_field, first_last = 'call:' .. process, 'topic:' .. first_topic, 'last:' .. first_topic
+local known = redis.call('HMGET', meta, 'last', 'events', 'bytes', 'headsClosed', first_field, call, first_last)
+
+-- Readers of one topic need not hear of the others: they are told when it was there before, and so what they missed.
+local topic_wake = match(argv[6], '^[^:]*') .. ':wake:'
+local function tell(hint, topic, topic_before)
+  redis.call('PUBLISH', topic_wake .. topic, argv[6] .. ' ' .. (topic_before or '0') .. ' ' .. hint)
+end
 
 -- Written before: the prevs are read back from its entries, null where those are trimmed.
 local function again(last, count, exceptions)
@@ -78,11 +85,13 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
   redis.call('XADD', log, last .. '-0', prev, envelope)
   if one ~= '' then redis.call('HSET', heads, one, last) end
   redis.call('HSET', meta, 'last', last, 'events', format('%d', (known[2] or 0) + 1),
-    'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1),
+    'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1), first_last, last,
     call, format('%d ', n) .. last .. ' 1 []')
   -- A small one travels with its hint: who waits for it need not come and read it.
   local along = argv[7] ~= '' and #envelope <= along_bytes and '\n\n' .. prev .. '\n' .. envelope or ''
-  redis.call('PUBLISH', argv[6], last_before .. ' ' .. last .. '\n' .. argv[7] .. along)
+  local hint = last_before .. ' ' .. last .. '\n' .. argv[7] .. along
+  redis.call('PUBLISH', argv[6], hint)
+  tell(hint, first_topic, known[7])
   return {'stored', last, prev}
 end
 
@@ -246,7 +255,14 @@ if stored > 0 then
 end
 if first_count > 0 then
   changes[#changes + 1], changes[#changes + 2] = first_field, format('%d', (known[5] or 0) + first_count)
+  changes[#changes + 1], changes[#changes + 2] = first_last, last
 end
+local topics, topic_fields, topics_before = {}, {}, {}
+for topic in pairs(counts) do
+  topics[#topics + 1], topic_fields[#topics + 1] = topic, 'last:' .. topic
+end
+if #topics > 0 then topics_before = redis.call('HMGET', meta, unpack(topic_fields)) end
+for i = 1, #topics do changes[#changes + 1], changes[#changes + 2] = topic_fields[i], last end
 if process ~= '' then
   if n == 1 and redis.call('HLEN', meta) > max_fields then forget_calls() end
   local told = #exceptions > 0 and cjson.encode(exceptions) or '[]'
@@ -255,7 +271,10 @@ end
 if #changes > 0 then redis.call('HSET', meta, unpack(changes)) end
 if stored == 0 then return {'stored', last, '', unpack(exceptions)} end
 
-redis.call('PUBLISH', argv[6], format('%d %s\n', last_before, last) .. argv[7])
+local hint = format('%d %s\n', last_before, last) .. argv[7]
+redis.call('PUBLISH', argv[6], hint)
+if first_count > 0 then tell(hint, first_topic, known[7]) end
+for i = 1, #topics do tell(hint, topics[i], topics_before[i]) end
 
 if argv[8] ~= '' then
   local partition, prefix = match(argv[8], '^(%d+) (.*)$')

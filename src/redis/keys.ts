@@ -54,7 +54,7 @@ export const keyTable = {
   meta: [
     'hash',
     'for ever',
-    'last, trimmed, events, bytes, lost, headsClosed, delayed; topic:<topic> → events published; call:<process> → its last flush and the answer, forgotten an hour later.',
+    'last, trimmed, events, bytes, lost, headsClosed, delayed; topic:<topic> → events published; last:<topic> → seq of the last flush that had the topic; call:<process> → its last flush and the answer, forgotten an hour later.',
   ],
   heads: ['hash', 'two generations', 'Object → seq of its last event, current generation.'],
   headsOld: ['hash', 'until its events are trimmed', 'Object → seq, the generation before.'],
@@ -64,6 +64,7 @@ export const keyTable = {
   delayedEvents: ['hash', 'until they are due', 'Delayed event (its number) → its envelope.'],
   once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
   wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
+  topicWake: ['channel', 'no storage', 'Hint: a partition has grown by events of this topic.'],
   group: [
     'hash',
     'while the group is declared',
@@ -100,6 +101,9 @@ export const processorsKey = (ns: string): string => `${ns}:{namespace}:processo
 
 /** What SCAN finds all keys of a namespace by. */
 export const namespacePattern = (ns: string): string => `${ns}:*`
+
+/** publish.lua makes the same of a partition's `wake`. */
+export const topicWakeChannel = (ns: string, topic: string): string => `${ns}:wake:${topic}`
 
 export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
 

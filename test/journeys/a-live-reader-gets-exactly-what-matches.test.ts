@@ -80,31 +80,36 @@ describe('what a reader gets', () => {
     'nothing.here',
   ]
 
-  test('[L01] every matching event, in order per partition, nothing else, for many readers at once', async () => {
-    const bus = testBus({ partitions: 4 })
-    const other = testBus({ namespace: bus.namespace, partitions: 4 })
-    await publishMany(bus, 50)
-    const readers = patterns.map((pattern) => ({ pattern, live: bus.live(pattern) }))
-    const fromStart = patterns.map((pattern) => ({ pattern, live: bus.live(pattern, { since: 'beginning' }) }))
-    await Promise.all(readers.map(({ live }) => live.ready()))
-    const before = await storedEvents(plainRedis(), bus.namespace)
-    await Promise.all([publishMany(bus, 400), publishMany(other, 400)])
+  test.each(['for many readers at once', 'each in a process of its own'])(
+    '[L01] every matching event, in order per partition, nothing else, %s',
+    async (where) => {
+      const bus = testBus({ partitions: 4 })
+      const other = testBus({ namespace: bus.namespace, partitions: 4 })
+      await publishMany(bus, 50)
+      // What one reader names decides what all of its process hear.
+      const place = () => (where.startsWith('for') ? bus : testBus({ namespace: bus.namespace, partitions: 4 }))
+      const readers = patterns.map((pattern) => ({ pattern, live: place().live(pattern) }))
+      const fromStart = patterns.map((pattern) => ({ pattern, live: place().live(pattern, { since: 'beginning' }) }))
+      await Promise.all(readers.map(({ live }) => live.ready()))
+      const before = await storedEvents(plainRedis(), bus.namespace)
+      await Promise.all([publishMany(bus, 400), publishMany(other, 400)])
 
-    const all = await storedEvents(plainRedis(), bus.namespace)
-    const known = new Set(before.map(({ id }) => id))
-    const after = all.filter(({ id }) => !known.has(id))
-    for (const [expectedOf, group] of [
-      [after, readers],
-      [all, fromStart],
-    ] as const) {
-      for (const { pattern, live } of group) {
-        const expected = matching(expectedOf, pattern)
-        const got = await take(live, expected.length)
-        expect(byPartition(got), String(pattern)).toEqual(byPartition(expected))
+      const all = await storedEvents(plainRedis(), bus.namespace)
+      const known = new Set(before.map(({ id }) => id))
+      const after = all.filter(({ id }) => !known.has(id))
+      for (const [expectedOf, group] of [
+        [after, readers],
+        [all, fromStart],
+      ] as const) {
+        for (const { pattern, live } of group) {
+          const expected = matching(expectedOf, pattern)
+          const got = await take(live, expected.length)
+          expect(byPartition(got), String(pattern)).toEqual(byPartition(expected))
+        }
       }
-    }
-    await expectNothingMore(bus, [...readers, ...fromStart])
-  })
+      await expectNothingMore(bus, [...readers, ...fromStart])
+    },
+  )
 
   /** A last event that everybody wants comes next: nothing else was in between. */
   async function expectNothingMore(bus: Bus, readers: { live: AsyncIterator<Event> }[]): Promise<void> {

@@ -4,7 +4,7 @@ import { holdScript } from '../../src/log/holds.ts'
 import { openNamespace } from '../../src/log/namespace.ts'
 import { eventScript, historyScript } from '../../src/log/read.ts'
 import { liftScript } from '../../src/log/rollback.ts'
-import { liveChannelPrefix } from '../../src/redis/keys.ts'
+import { liveChannelPrefix, topicWakeChannel } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { plainRedis } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -164,6 +164,29 @@ describe('messages', () => {
       '100 302\nacme:a.b\nglobex:c',
       '302 400\n',
     ])
+  })
+
+  test('each topic of a flush has its own hint for all partitions: which one, and where the topic was before', async () => {
+    const p = testPartition()
+    const channel = (topic: string) => topicWakeChannel(p.namespace, topic)
+    const messages = await subscribed(channel('order'), channel('stock'))
+    const of = (type: string): [string, string] => ['', envelopeOf('', type)]
+    await p.flush([of('order.paid')], { nowUs: 100, kinds: 'default:order.paid' })
+    await p.flush([of('mail.sent')], { nowUs: 200 })
+    await p.flush([of('stock.moved'), of('order.sent'), of('stock.moved'), of('order')], { nowUs: 300 })
+    const lone = of('order.paid')
+    const { last: before } = (await p.flush([lone], { process: 'p', n: 1 })) as Stored
+    const { last } = (await p.flush([lone], { process: 'p', n: 2, kinds: 'default:order.paid' })) as Stored
+    await eventually(() => messages.length >= 5)
+    const said = (topic: string, text: string) => [channel(topic), `${p.keys.wake} ${text}`]
+    expect(messages).toEqual([
+      said('order', '0 0 100\ndefault:order.paid'),
+      said('stock', '0 200 303\n'),
+      said('order', '100 200 303\n'),
+      said('order', `303 303 ${before}\n`),
+      said('order', `${before} ${before} ${last}\ndefault:order.paid\n\n\n${lone[1]}`),
+    ])
+    expect(await p.topicLasts()).toEqual({ order: `${last}`, stock: '303', mail: '200' })
   })
 
   test('[P22] the live channel carries each stored event whole, its data byte for byte', async () => {

@@ -19,6 +19,7 @@ import {
   partitionKeys,
   processorKeys,
   processorsKey,
+  topicWakeChannel,
   workersKeys,
 } from '../../src/redis/keys.ts'
 import {
@@ -209,6 +210,7 @@ describe('keys', () => {
     namespace: namespaceKey('<ns>'),
     processors: processorsKey('<ns>'),
     shelf: `${processorKeys('<ns>', '<processor>').shelfPrefix}<sha1>`,
+    topicWake: topicWakeChannel('<ns>', '<topic>'),
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,
   }

@@ -44,6 +44,8 @@ export interface Partition {
   meta(): Promise<Record<string, string>>
   /** Topic → number of events. */
   topics(): Promise<Record<string, string>>
+  /** Topic → seq of the last flush that had it. */
+  topicLasts(): Promise<Record<string, string>>
   /** Process → what is remembered of its last flush. */
   calls(): Promise<Record<string, string>>
   /** Every key of the namespace. */
@@ -120,6 +122,7 @@ export function testPartition(redis = plainRedis()): Partition {
     },
     meta: () => metaFields(''),
     topics: () => metaFields('topic'),
+    topicLasts: () => metaFields('last'),
     calls: () => metaFields('call'),
     stored: () => keysOf(redis, namespace),
   }

@@ -1,23 +1,26 @@
 /**
  * The one log reader of a process, whatever the number of live readers.
  *
- * For each partition the hub knows up to which seq it has looked. A hint says from where to where the log grew and which
- * kinds of events came: when nobody here wants one of them the hub moves on without reading. Otherwise it reads the
- * partition once and hands each event to the readers whose pattern matches. A reader that is behind (new with an older
- * position, or too slow) is not handed anything; it reads for itself until it has come to where the hub is.
+ * For each partition the hub has a position: everything wanted up to there has been handed out. It hears the hints of the
+ * topics that its readers name. A hint says from where to where the log grew, which kinds of events came, and when its
+ * topic was there before: so the hub knows what it need not read, and whether it has missed a hint. The rest it reads once
+ * and hands each event to the readers whose pattern matches. A reader that is behind (new with an older position, or too
+ * slow) is not handed anything; it reads for itself until it has come to where the hub is.
  */
 import type { Redis } from 'ioredis'
 import { BusbarError } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { kindOf } from '../../event.ts'
-import { readHint } from '../../log/hint.ts'
+import { type LogHint, readHint, readTopicHint } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'
-import { LogPages, type LogRecord, type Page, readLasts, toEvent } from '../../log/read.ts'
+import { type Entry, entryRecords, LogPages, type LogRecord, type Page, readLasts, toEvent } from '../../log/read.ts'
 import { reportRollback } from '../../log/rollback.ts'
-import { createPatternTable, type Pattern } from '../../pattern.ts'
+import type { Pattern } from '../../pattern.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { type Loop, type LoopContext, startLoop } from '../../runtime/loop.ts'
+import { FollowedTopics, type Following } from './followed.ts'
+import { Wishes } from './wishes.ts'
 
 /** What the hub needs to know of a reader. */
 export interface HubReader {
@@ -35,25 +38,24 @@ export interface HubContext extends LoopContext {
   saw(partition: number, seq: number): void
 }
 
-// Hints get lost; a look at all partitions that were quiet, in one command, makes up for it.
+// Hints get lost; a look at all partitions makes up for it.
 const lookMs = 1_000
 const retryMs = 10
 const floodMs = 100
 const maxLater = 64
-const maxWanted = 1_000
+
+const lastField = (topic: string): string => `last:${topic}`
 
 export class LiveHub {
   readonly #context: HubContext
   readonly #pages = new LogPages()
-  readonly #table = createPatternTable<HubReader>()
-  readonly #readers = new Set<HubReader>()
-  /** Kinds of a hint → whether a pattern of the table wants one of them. */
-  readonly #wanted = new Map<string, boolean>()
+  readonly #wishes = new Wishes<HubReader>()
   readonly #reading: boolean[]
   /** Hints that came while a partition was being read: judged when it is known how far that went. */
-  readonly #later: string[][]
+  readonly #later: (() => void)[][]
   readonly #hintedAt: number[]
-  readonly #unlisten: (() => void)[] = []
+  readonly #followed: FollowedTopics
+  readonly #partitionOf: ReadonlyMap<string, number>
   #position: number[]
   #started: Promise<void> | undefined
   #mayBeRolledBack = false
@@ -67,6 +69,11 @@ export class LiveHub {
     this.#reading = this.#position.map(() => false)
     this.#later = this.#position.map(() => [])
     this.#hintedAt = this.#position.map(() => Number.NEGATIVE_INFINITY)
+    this.#partitionOf = new Map(context.namespace.partitions.map(({ wake }, partition) => [wake, partition]))
+    this.#followed = new FollowedTopics(context.namespace, context.hints, {
+      ofPartition: (partition, message) => this.#hinted(partition, readHint(message)),
+      ofTopic: (topic, message) => this.#topicHinted(topic, message),
+    })
   }
 
   get partitions(): number {
@@ -82,22 +89,19 @@ export class LiveHub {
   start(): Promise<void> {
     this.#started ??= this.#start().catch((error) => {
       this.#started = undefined
-      this.#stopListening()
       throw error
     })
     return this.#started
   }
 
+  /** Hears what concerns this pattern; resolves when it does. */
+  follow(pattern: Pattern): Promise<Following> {
+    return this.#followed.follow(pattern)
+  }
+
   /** From now on the reader is offered what its pattern matches. Answers the function that ends it. */
   wish(pattern: Pattern, reader: HubReader): () => void {
-    const remove = this.#table.add(pattern, reader)
-    this.#readers.add(reader)
-    this.#wanted.clear()
-    return () => {
-      remove()
-      this.#readers.delete(reader)
-      this.#wanted.clear()
-    }
+    return this.#wishes.add(pattern, reader)
   }
 
   readPage(partition: number, after: number): Promise<Page> {
@@ -115,20 +119,21 @@ export class LiveHub {
     await connection.whenReady(lookMs).catch(() => undefined)
   }
 
-  lasts(): Promise<number[]> {
-    return readLasts(this.#redis, this.#context.namespace)
+  async lasts(): Promise<number[]> {
+    const lasts = await readLasts(this.#redis, this.#context.namespace)
+    // Without readers it hears nothing and stays where it was; nobody is interested in what came since.
+    if (this.#wishes.isEmpty)
+      for (const [partition, last] of lasts.entries())
+        if (last > this.position(partition)) this.#moveTo(partition, last)
+    return lasts
   }
 
   /** For good: readers that still come, or wait for Redis, hear BUS_CLOSED. */
   async stop(deadlineMs: number): Promise<void> {
     this.#stopped = true
     this.#offReady?.()
-    this.#stopListening()
+    this.#followed.end()
     await this.#loop?.stop({ deadlineMs })
-  }
-
-  #stopListening(): void {
-    for (const unlisten of this.#unlisten.splice(0)) unlisten()
   }
 
   get #redis(): Redis {
@@ -136,49 +141,63 @@ export class LiveHub {
   }
 
   async #start(): Promise<void> {
-    const { namespace, hints, connection } = this.#context
-    for (const [partition, keys] of namespace.partitions.entries())
-      this.#unlisten.push(await hints.listen(keys.wake, (message) => this.#hinted(partition, message)))
-    const lasts = await this.lasts()
-    for (const [partition, last] of lasts.entries()) if (last > this.position(partition)) this.#moveTo(partition, last)
+    await this.lasts()
     this.#loop = startLoop(this.#context, 'live.look', () => this.#look())
-    this.#offReady = connection.onReady(() => {
+    this.#offReady = this.#context.connection.onReady(() => {
       this.#mayBeRolledBack = true
       this.#loop?.wake()
     })
   }
 
-  #hinted(partition: number, message: string): void {
+  /** Every flush of the partition is heard of: where this one does not begin at the position, a hint is missing. */
+  #hinted(partition: number, hint: LogHint): void {
     this.#hintedAt[partition] = this.#context.clock.monotonicMs()
-    if (this.#reading[partition]) return this.#keepForLater(partition, message)
-    const { before, last, kinds } = readHint(message)
+    if (this.#reading[partition]) return this.#keepForLater(partition, () => this.#hinted(partition, hint))
     const at = this.position(partition)
-    const unwanted = this.#table.size === 0 || !this.#wantsAny(kinds)
-    // Of what was read already nothing is new, wanted or not; only what nobody wants may be heard later.
-    if (unwanted) this.#context.hints.passOver()
-    if (last <= at) return
-    if (this.#table.size === 0 || (unwanted && before <= at)) this.#moveTo(partition, last)
-    else this.#read(partition)
+    const unwanted = this.#isUnwanted(hint)
+    if (hint.last <= at) return
+    if (hint.before > at) this.#read(partition)
+    else if (unwanted) this.#moveTo(partition, hint.last)
+    else this.#take(partition, hint)
   }
 
-  #keepForLater(partition: number, message: string): void {
+  /** Only the flushes of followed topics are heard of: between them and the position there may be any number of others. */
+  #topicHinted(topic: string, message: string): void {
+    const { wake, topicBefore, rest } = readTopicHint(message)
+    const partition = this.#partitionOf.get(wake)
+    if (partition !== undefined) this.#judge(partition, topic, topicBefore, readHint(rest))
+  }
+
+  #judge(partition: number, topic: string, topicBefore: number, hint: LogHint): void {
+    if (this.#reading[partition])
+      return this.#keepForLater(partition, () => this.#judge(partition, topic, topicBefore, hint))
+    const at = this.position(partition)
+    const unwanted = this.#isUnwanted(hint)
+    if (hint.last <= at) return
+    if (topicBefore > Math.max(at, this.#followed.passed(topic, partition))) this.#read(partition)
+    else if (hint.before <= at && unwanted) this.#moveTo(partition, hint.last)
+    else if (hint.before <= at) this.#take(partition, hint)
+    else if (unwanted) this.#followed.pass(topic, partition, hint.last)
+    else this.#read(partition, () => this.#readAt(partition, topic, hint))
+  }
+
+  /** In a flood of what nobody wants the next ones are heard a little later. */
+  #isUnwanted({ kinds }: LogHint): boolean {
+    if (this.#wishes.wantAnyOf(kinds)) return false
+    this.#context.hints.passOver()
+    return true
+  }
+
+  #keepForLater(partition: number, judge: () => void): void {
     const later = this.#later[partition]!
-    // Without the oldest the next one shows a gap, and is read instead of passed over.
-    if (later.push(message) > maxLater) later.shift()
+    // Without the oldest the next one shows that something is missing.
+    if (later.push(judge) > maxLater) later.shift()
   }
 
-  /** Does anyone here want one of these kinds? One flush after the other brings the same ones. */
-  #wantsAny(kinds: string): boolean {
-    if (kinds === '') return true
-    const known = this.#wanted.get(kinds)
-    if (known !== undefined) return known
-    const wanted = kinds.split('\n').some((kind) => {
-      const colon = kind.indexOf(':')
-      return this.#table.match(kind.slice(0, colon), kind.slice(colon + 1)).length > 0
-    })
-    if (this.#wanted.size >= maxWanted) this.#wanted.clear()
-    this.#wanted.set(kinds, wanted)
-    return wanted
+  /** The hint follows on the position. */
+  #take(partition: number, { entry, last }: LogHint): void {
+    if (entry) this.#handOutEntry(partition, entry, last)
+    else this.#read(partition)
   }
 
   #moveTo(partition: number, seq: number): void {
@@ -186,10 +205,10 @@ export class LiveHub {
     this.#context.saw(partition, seq)
   }
 
-  /** One command over all quiet partitions finds what grew unnoticed. */
+  /** Finds what grew unnoticed, and moves on where nothing of it is wanted. */
   async #look(): Promise<{ againInMs: number }> {
     const { namespace, connection, telemetry, clock } = this.#context
-    if (!connection.isReady || this.#table.size === 0) return { againInMs: lookMs }
+    if (!connection.isReady || this.#wishes.isEmpty) return { againInMs: lookMs }
     if (this.#mayBeRolledBack) {
       await reportRollback(this.#redis, namespace, this.#position, telemetry)
       this.#mayBeRolledBack = false
@@ -197,23 +216,54 @@ export class LiveHub {
     // Where hints keep coming none was the last: the next one shows whether one is missing.
     const quietSince = clock.monotonicMs() - floodMs
     const quiet = [...namespace.partitions.keys()].filter((partition) => this.#hintedAt[partition]! < quietSince)
-    if (quiet.length === 0) return { againInMs: lookMs }
-    const keys = quiet.map((partition) => namespace.partitions[partition]!.log)
-    const from = quiet.map((partition) => `${this.position(partition)}-0`)
-    const grown = await this.#redis.xread('COUNT', 1, 'STREAMS', ...keys, ...from)
-    for (const [key] of grown ?? []) this.#read(quiet[keys.indexOf(key)]!)
+    await Promise.all(quiet.map((partition) => this.#lookAt(partition)))
     return { againInMs: lookMs }
   }
 
-  #read(partition: number): void {
+  async #lookAt(partition: number): Promise<void> {
+    const { topics = [] } = this.#followed
+    const [last, ...lasts] = await this.#askMeta(partition, ['last', ...topics.map(lastField)])
+    const reached = Number(last ?? 0)
+    // What is being read, or was meanwhile, is further than this answer.
+    if (this.#reading[partition] || reached <= this.position(partition)) return
+    if (this.#haveNothingNew(partition, topics, lasts)) this.#moveTo(partition, reached)
+    else this.#read(partition)
+  }
+
+  /** From where the hint's flush begins, if no other topic has anything before that. */
+  async #readAt(partition: number, topic: string, hint: LogHint): Promise<void> {
+    const others = (this.#followed.topics ?? []).filter((other) => other !== topic)
+    const lasts = others.length > 0 ? await this.#askMeta(partition, others.map(lastField)) : []
+    if (this.#haveNothingNew(partition, others, lasts)) {
+      this.#moveTo(partition, hint.before)
+      if (hint.entry) return this.#handOutEntry(partition, hint.entry, hint.last)
+    }
+    await this.#readOn(partition)
+  }
+
+  #askMeta(partition: number, fields: string[]): Promise<(string | null)[]> {
+    return this.#redis.hmget(this.#context.namespace.partitions[partition]!.meta, ...fields)
+  }
+
+  /**
+   * `lasts` say where these topics were last. A reader whose topic was followed only after that was asked begins behind it:
+   * it asks for its place on the same connection.
+   */
+  #haveNothingNew(partition: number, topics: string[], lasts: (string | null)[]): boolean {
+    if (!this.#followed.topics) return false
+    const at = this.position(partition)
+    return topics.every((topic, i) => Number(lasts[i] ?? 0) <= Math.max(at, this.#followed.passed(topic, partition)))
+  }
+
+  #read(partition: number, reading = () => this.#readOn(partition)): void {
     if (this.#reading[partition]) return
     this.#reading[partition] = true
-    this.#readOn(partition)
+    reading()
       // The next hint or look tries again.
       .catch(() => undefined)
       .finally(() => {
         this.#reading[partition] = false
-        for (const message of this.#later[partition]!.splice(0)) this.#hinted(partition, message)
+        for (const judge of this.#later[partition]!.splice(0)) judge()
       })
   }
 
@@ -221,7 +271,7 @@ export class LiveHub {
     for (let complete = false; !complete; ) {
       const from = this.position(partition)
       const page = await this.readPage(partition, from)
-      if (page.trimmed > from) for (const reader of this.#readers) reader.missed(partition, from, page.trimmed)
+      if (page.trimmed > from) for (const reader of this.#wishes.readers) reader.missed(partition, from, page.trimmed)
       for (const record of page.records) this.#handOut(partition, from, record)
       const reached = Math.max(page.last, page.trimmed)
       if (reached > this.position(partition)) this.#moveTo(partition, reached)
@@ -229,10 +279,16 @@ export class LiveHub {
     }
   }
 
+  #handOutEntry(partition: number, entry: Entry, last: number): void {
+    const from = this.position(partition)
+    for (const record of entryRecords(partition, entry, from)) this.#handOut(partition, from, record)
+    this.#moveTo(partition, last)
+  }
+
   #handOut(partition: number, from: number, record: LogRecord): void {
     const kind = kindOf(record.envelope)
     if (!kind) return
-    const readers = this.#table.match(kind.tenant, kind.type)
+    const readers = this.#wishes.match(kind.tenant, kind.type)
     if (readers.length === 0) return
     const event = toEvent(record)
     for (const reader of readers) reader.offer(partition, from, event)

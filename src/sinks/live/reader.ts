@@ -15,6 +15,7 @@ import { toEvent } from '../../log/read.ts'
 import { compilePattern, type Matcher, type Pattern } from '../../pattern.ts'
 import { mayPass } from '../../redis/connection.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
+import type { Following } from './followed.ts'
 import type { HubReader, LiveHub } from './hub.ts'
 
 export type Since = 'now' | 'beginning' | number | Date | string
@@ -49,6 +50,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   readonly #matcher: Matcher
   readonly #options: LiveOptions
   #hub: LiveHub | undefined
+  #following: Following | undefined
   #opened: Promise<void> | undefined
   #unwish: (() => void) | undefined
   readonly #behind = new Set<number>()
@@ -134,17 +136,23 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     this.#hub = hub
     let start: number[] | undefined
     while (!start && !this.#done) start = await this.#findStart(hub).catch((error) => this.#afterFailure(error))
-    if (!start || this.#done) return
+    if (!start || this.#done) return this.#following?.end()
     this.#taken = start
     this.#delivered = [...start]
     this.#waitingIn = start.map(() => 0)
-    for (const [partition, seq] of start.entries()) if (seq < hub.position(partition)) this.#behind.add(partition)
+    for (const [partition, seq] of start.entries()) if (seq < this.#offeredFrom(partition)) this.#behind.add(partition)
     this.#unwish = hub.wish(this.#pattern, this)
   }
 
   async #findStart(hub: LiveHub): Promise<number[]> {
     await hub.start()
+    this.#following ??= await hub.follow(this.#pattern)
     return this.#startingCursor(hub)
+  }
+
+  /** What lies above will be offered; what is up to here was, to those who wished for it then. */
+  #offeredFrom(partition: number): number {
+    return Math.max(this.#hub!.position(partition), this.#following!.passed(partition))
   }
 
   async #startingCursor(hub: LiveHub): Promise<number[]> {
@@ -202,7 +210,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     for (const partition of [...this.#behind]) {
       if (this.#done || this.#buffer.length > 0) return
       const from = this.#taken[partition]!
-      const hubWas = hub.position(partition)
+      const hubWas = this.#offeredFrom(partition)
       const page = await hub.readPage(partition, from).catch((error) => this.#afterFailure(error))
       if (!page || this.#done) return
       if (page.trimmed > from && from > 0) this.#gap({ partition, from, to: page.trimmed })
@@ -213,7 +221,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
       const reached = Math.max(page.last, page.trimmed)
       this.#taken[partition] = page.complete ? Math.max(reached, hubWas) : reached
       this.#behind.delete(partition)
-      if (this.#taken[partition]! >= hub.position(partition)) this.#unwish ??= hub.wish(this.#pattern, this)
+      if (this.#taken[partition]! >= this.#offeredFrom(partition)) this.#unwish ??= hub.wish(this.#pattern, this)
       // To the end of the line: a long backlog here must not keep the other partitions waiting.
       else this.#behind.add(partition)
     }
@@ -244,6 +252,7 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     this.#done = true
     this.#options.signal?.removeEventListener('abort', this.#abort)
     this.#unwish?.()
+    this.#following?.end()
     this.#buffer = []
     this.#wake()
     this.#context.ended(this)

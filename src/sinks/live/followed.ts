@@ -1,0 +1,123 @@
+/**
+ * The topics that a hub follows, each for as long as one of its readers names it.
+ *
+ * Their hints are all that it hears: what is published under other topics costs its process nothing. A reader whose
+ * pattern does not say its topics makes the hub hear the hints of all partitions instead.
+ */
+import type { Namespace } from '../../log/namespace.ts'
+import { type Pattern, topicsOf } from '../../pattern.ts'
+import type { Hints } from '../../redis/hints.ts'
+import { topicWakeChannel } from '../../redis/keys.ts'
+
+/** One who follows, and no longer after `end`. */
+export interface Following {
+  /** Up to here nothing of the partition is offered any more to who begins now. */
+  passed(partition: number): number
+  end(): void
+}
+
+/** A topic, or everything. */
+interface Followed {
+  followers: number
+  listening: Promise<() => void>
+  /** Per partition: up to here it had nothing that anyone wanted, although the hub may not have come so far. */
+  passed: number[]
+}
+
+interface Heard {
+  ofPartition(partition: number, message: string): void
+  ofTopic(topic: string, message: string): void
+}
+
+const everything = '>'
+// Each look asks all partitions for all of them; and every one is a subscription in Redis.
+const maxTopics = 1_000
+
+export class FollowedTopics {
+  readonly #namespace: Namespace
+  readonly #hints: Hints
+  readonly #heard: Heard
+  readonly #followed = new Map<string, Followed>()
+
+  constructor(namespace: Namespace, hints: Hints, heard: Heard) {
+    this.#namespace = namespace
+    this.#hints = hints
+    this.#heard = heard
+  }
+
+  /** Resolves when the hints are heard. */
+  async follow(pattern: Pattern): Promise<Following> {
+    const names = this.#namesOf(pattern)
+    const followed = names.map((name) => this.#join(name))
+    await Promise.all(followed.map(({ listening }) => listening))
+    return {
+      passed: (partition) => Math.max(...followed.map(({ passed }) => passed[partition]!)),
+      end: () => {
+        for (const name of names.splice(0)) this.#leave(name)
+      },
+    }
+  }
+
+  /** Undefined when every hint is heard. */
+  get topics(): string[] | undefined {
+    return this.#followed.has(everything) ? undefined : [...this.#followed.keys()]
+  }
+
+  passed(topic: string, partition: number): number {
+    return this.#followed.get(topic)?.passed[partition] ?? 0
+  }
+
+  pass(topic: string, partition: number, seq: number): void {
+    const followed = this.#followed.get(topic)
+    if (followed) followed.passed[partition] = seq
+  }
+
+  end(): void {
+    for (const [name, { listening }] of this.#followed) {
+      this.#followed.delete(name)
+      void listening.then((unlisten) => unlisten())
+    }
+  }
+
+  #namesOf(pattern: Pattern): string[] {
+    const topics = topicsOf(pattern)
+    const added = topics?.filter((topic) => !this.#followed.has(topic)) ?? []
+    return topics && this.#followed.size + added.length <= maxTopics ? topics : [everything]
+  }
+
+  #join(name: string): Followed {
+    const known = this.#followed.get(name)
+    if (known) {
+      known.followers += 1
+      return known
+    }
+    const listening = name === everything ? this.#listenToAll() : this.#listenTo(name)
+    const followed = { followers: 1, listening, passed: this.#namespace.partitions.map(() => 0) }
+    this.#followed.set(name, followed)
+    return followed
+  }
+
+  #leave(name: string): void {
+    const followed = this.#followed.get(name)
+    if (!followed) return
+    followed.followers -= 1
+    if (followed.followers > 0) return
+    this.#followed.delete(name)
+    void followed.listening.then((unlisten) => unlisten())
+  }
+
+  #listenTo(topic: string): Promise<() => void> {
+    const channel = topicWakeChannel(this.#namespace.name, topic)
+    return this.#hints.listen(channel, (message) => this.#heard.ofTopic(topic, message))
+  }
+
+  async #listenToAll(): Promise<() => void> {
+    const listening = this.#namespace.partitions.map(({ wake }, partition) =>
+      this.#hints.listen(wake, (message) => this.#heard.ofPartition(partition, message)),
+    )
+    const unlistens = await Promise.all(listening)
+    return () => {
+      for (const unlisten of unlistens) unlisten()
+    }
+  }
+}
