@@ -79,6 +79,14 @@ finds('entry-ids', {
     const last = await log.append([mail, { ...mail, prev: 'first' }])
     return { where: `entry ${last}-0 of partition 0`, problem: expect.stringContaining('event 2') }
   },
+  'more fields than two': async (log) => {
+    const last = (await log.meta('last')) + 1
+    await log.redis.xadd(log.keys.log, `${last}-0`, '', mail.envelope, 'more', 'fields')
+    await log.redis.hset(log.keys.meta, 'last', last)
+    await log.redis.hincrby(log.keys.meta, 'events', 1)
+    await log.redis.hincrby(log.keys.meta, 'bytes', Buffer.byteLength(mail.envelope))
+    return { where: `entry ${last}-0 of partition 0`, problem: 'it has 4 fields, not two' }
+  },
   'more prevs than envelopes': async (log) => {
     const last = await log.append([{ ...mail, prev: ' ' }])
     return { where: `entry ${last}-0 of partition 0`, problem: 'it has 2 prevs for 1 envelopes' }

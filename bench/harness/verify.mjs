@@ -83,14 +83,14 @@ async function* readLog(redis, log) {
 
 function* eventsOf(log, id, fields) {
   const [lastSeq, zero] = id.split('-')
-  if (zero !== '0' || fields.length % 2 !== 0) throw new Error(`${log}: entry ${id} is not of the documented form`)
+  if (zero !== '0' || fields.length !== 2) throw new Error(`${log}: entry ${id} is not of the documented form`)
   const prevs = fields[0].split(' ')
+  const envelopes = fields[1].split('\x1e')
   const count = prevs.length
-  const before = fields.length - count
-  if (before !== 1 && !(before === 2 && fields[1] === ''))
-    throw new Error(`${log}: entry ${id} has ${count} prevs and ${fields.length} fields`)
+  if (envelopes.length !== count)
+    throw new Error(`${log}: entry ${id} has ${count} prevs and ${envelopes.length} envelopes`)
   for (let n = 0; n < count; n += 1) {
-    const envelope = fields[before + n]
+    const envelope = envelopes[n]
     const lineEnd = envelope.indexOf('\n')
     const dataText = envelope.slice(lineEnd + 1)
     yield {

@@ -74,8 +74,7 @@ async function verifyPlanted(plant) {
       'bench:{0}:log',
       `${entry.at(-1).seq}-0`,
       entry.map(({ prev }) => prev).join(' '),
-      ...(entry.length % 2 === 0 ? [''] : []),
-      ...entry.map(({ envelope }) => envelope),
+      entry.map(({ envelope }) => envelope).join('\x1e'),
     )
   }
   return verifyLog(redis, { namespace: 'bench', tenant: 'acme', keys, acknowledged: answers })

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Count the events of one partition between two seqs, a bounded number of entries at a time.
 --
--- KEYS[1] log          stream  an entry: prevs joined by spaces, '' where the number of fields would be odd, envelopes
+-- KEYS[1] log          stream  an entry: the prevs of its events joined by spaces, their envelopes joined by the record separator
 -- ARGV[1] after        count what lies above this seq
 -- ARGV[2] up_to        and not above this one
 -- ARGV[3] max_entries  look at so many entries
@@ -15,7 +15,7 @@ local events, reached = 0, after
 for i = 1, #entries do
   local fields = entries[i][2]
   local last = tonumber(string.match(entries[i][1], '^%d+'))
-  local first = last - (#fields - (fields[2] == '' and 2 or 1)) + 1
+  local first = last - select(2, string.gsub(fields[1], ' ', ''))
   local from, to = math.max(first, after + 1), math.min(last, up_to)
   if from <= to then events = events + to - from + 1 end
   reached = to

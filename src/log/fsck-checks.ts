@@ -2,7 +2,7 @@
 
 export const fsckChecks = {
   'entry-ids':
-    'Entry ids are `<seq>-0`; the events of an entry fit between the id before it and its own; it has as many prevs as envelopes.',
+    'Entry ids are `<seq>-0`; the events of an entry fit between the id before it and its own; it has two fields, with as many prevs as envelopes.',
   envelopes:
     'Every envelope is a header line that begins with a valid type and tenant and whose fields are valid, then data that is JSON.',
   partition: 'Every object lies in the partition that its name hashes to.',

@@ -21,6 +21,7 @@ type Problem = string | undefined
 /** `before` is the seq of the entry before, 0 for the first one. */
 export function entryProblem(entry: Entry, before: number): Problem {
   if (!/^[1-9]\d*-0$/.test(entry.id) || !Number.isSafeInteger(entry.seq)) return 'its id is not of the form <seq>-0'
+  if (entry.fields !== 2) return `it has ${entry.fields} fields, not two`
   const count = entry.events.length
   if (entry.prevs !== count) return `it has ${entry.prevs} prevs for ${count} envelopes`
   if (entry.seq - count < before) return `its ${count} events do not fit between ${before} and its id`

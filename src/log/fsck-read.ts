@@ -4,6 +4,7 @@
  */
 import type { ChainableCommander, Redis } from 'ioredis'
 import type { PartitionKeys } from '../redis/keys.ts'
+import { separator } from './entry.ts'
 import type { LogSource } from './view.ts'
 
 /** NaN where the stored text is no whole number. */
@@ -24,6 +25,8 @@ export interface RawEvent {
 
 export interface Entry {
   id: string
+  /** How many: the prevs and the envelopes, two. */
+  fields: number
   /** seq of its last event. */
   seq: number
   /** How many there are: as many as events. */
@@ -54,18 +57,31 @@ export function readMeta(stored: StoredMeta): Meta {
   return { last: last ?? 0, trimmed: trimmed ?? 0, events: events ?? 0, bytes: bytes ?? 0, headsClosed }
 }
 
-export function readEntry([rawId, [prevs, ...rest]]: StoredEntry): Entry {
+export function readEntry([rawId, fields]: StoredEntry): Entry {
+  const [prevs, joined] = fields
   const id = rawId.toString()
   const seq = Number(id.slice(0, id.indexOf('-')))
-  const envelopes = rest[0]?.length === 0 ? rest.slice(1) : rest
+  const envelopes = split(joined!)
   const each = prevs!.toString().split(' ')
   return {
     id,
+    fields: fields.length,
     seq,
     prevs: each.length,
     events: envelopes.map((envelope, i) => ({ seq: seq - envelopes.length + 1 + i, prev: each[i] ?? '', envelope })),
     bytes: envelopes.reduce((sum, envelope) => sum + envelope.length, 0),
   }
+}
+
+/** The envelopes as they are, not decoded: whether they are UTF-8 is to be judged. */
+function split(joined: Buffer): Buffer[] {
+  const envelopes: Buffer[] = []
+  let from = 0
+  for (let to = joined.indexOf(separator); to !== -1; to = joined.indexOf(separator, from)) {
+    envelopes.push(joined.subarray(from, to))
+    from = to + 1
+  }
+  return [...envelopes, joined.subarray(from)]
 }
 
 /** Runs commands in one transaction and answers their replies. */

@@ -3,7 +3,7 @@
  * was a small lone one, the event itself. On a topic's channel it says the same, after the name of the partition's channel and
  * the seq of the flush before that had the topic.
  */
-import type { Entry } from './read.ts'
+import type { Entry } from './entry.ts'
 
 export interface LogHint {
   /** The partition's last seq before, and now. */

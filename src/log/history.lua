@@ -1,7 +1,7 @@
 #!lua flags=allow-oom,no-writes
 -- Walk an object's chain backwards, a bounded number of steps.
 --
--- KEYS[1] log        stream  an entry: prevs joined by spaces, '' where the number of fields would be odd, envelopes
+-- KEYS[1] log        stream  an entry: the prevs of its events joined by spaces, their envelopes joined by the record separator
 -- KEYS[2] heads      hash  object -> seq of its last event
 -- KEYS[3] heads_old  hash  the generation before
 -- ARGV[1] object
@@ -13,19 +13,26 @@
 local log, heads, heads_old = KEYS[1], KEYS[2], KEYS[3]
 local object, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- The nth of the prevs: those of the events before it end with a space each.
-local function prev_at(prevs, n)
-  local from = 1
-  for _ = 2, n do from = string.find(prevs, ' ', from, true) + 1 end
-  return string.match(prevs, '^%d*', from)
+-- The nth of the texts that stand in `joined`; nil when there are fewer.
+local function nth(joined, separator, n)
+  local from, to = 1, 0
+  for _ = 1, n do
+    if not to then return end
+    from = to + 1
+    to = string.find(joined, separator, from, true)
+  end
+  return string.sub(joined, from, (to or 0) - 1)
 end
+
+-- How many texts are joined.
+local function count(joined, separator) return select(2, string.gsub(joined, separator, '')) + 1 end
 
 local function find(seq)
   local entry = redis.call('XRANGE', log, seq, '+', 'COUNT', 1)[1]
   if not entry then return end
-  local fields = entry[2]
-  local at = #fields - (tonumber(string.match(entry[1], '^%d+')) - tonumber(seq))
-  if at >= 2 and fields[at] ~= '' then return prev_at(fields[1], at - (fields[2] == '' and 2 or 1)), fields[at] end
+  local prevs, envelopes = entry[2][1], entry[2][2]
+  local n = count(prevs, ' ') - (tonumber(string.match(entry[1], '^%d+')) - tonumber(seq))
+  if n >= 1 then return nth(prevs, ' ', n), nth(envelopes, '\30', n) end
 end
 
 local reply = {}

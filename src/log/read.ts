@@ -9,16 +9,9 @@ import { BusbarError, shown } from '../errors.ts'
 import { Event, parseId } from '../event.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
 import { defineScript, runScript } from '../redis/script.ts'
+import { type Entry, entryRecords, type LogRecord, lastSeqOf, prevOf } from './entry.ts'
 import type { Namespace } from './namespace.ts'
 import { partitionOf } from './partition.ts'
-
-/** One event as it lies in the log, its envelope not yet looked into. */
-export interface LogRecord {
-  partition: number
-  seq: number
-  prev: number | null
-  envelope: string
-}
 
 /** A page as it came: entries whose events may lie before the position asked for. */
 export interface RawPage {
@@ -37,28 +30,6 @@ export interface Page extends Omit<RawPage, 'entries'> {
 
 export const toEvent = ({ partition, seq, prev, envelope }: LogRecord): Event =>
   new Event(partition, seq, prev, envelope)
-
-/** An entry's fields: the prevs of its events joined by spaces, '' where their number would be odd, the envelopes. */
-export type Entry = [id: string, fields: string[]]
-
-/** The events of one stream entry that lie above `after`. */
-export function entryRecords(partition: number, [id, fields]: Entry, after: number): LogRecord[] {
-  const prevs = fields[0]!.split(' ')
-  const count = prevs.length
-  const before = fields.length - count
-  const firstSeq = Number(id.slice(0, id.indexOf('-'))) - count + 1
-  const records: LogRecord[] = []
-  for (let i = Math.max(0, after - firstSeq + 1); i < count; i += 1) {
-    const prev = prevs[i]!
-    records.push({
-      partition,
-      seq: firstSeq + i,
-      prev: prev === '' ? null : Number(prev),
-      envelope: fields[before + i]!,
-    })
-  }
-  return records
-}
 
 const pageBytes = 256 * 1024
 // The mean says nothing of what comes next: behind a thousand small entries may lie large ones of 256 KiB, and a page
@@ -94,16 +65,15 @@ export class LogPages {
     const lastEntry = entries.at(-1)
     return {
       entries,
-      last: lastEntry ? Number(lastEntry[0].slice(0, lastEntry[0].indexOf('-'))) : after,
+      last: lastEntry ? lastSeqOf(lastEntry) : after,
       complete: entries.length < count,
       trimmed: Number(trimmed ?? 0),
     }
   }
 
   #learn(entries: readonly Entry[]): void {
-    for (const [, fields] of entries) {
-      let bytes = 64
-      for (const field of fields) bytes += field.length
+    for (const [, [prevs, envelopes]] of entries) {
+      const bytes = 64 + prevs.length + envelopes.length
       this.#meanEntryBytes += (bytes - this.#meanEntryBytes) / (this.#hasSeen ? 8 : 2)
     }
     if (entries.length > 0) this.#hasSeen = true
@@ -125,7 +95,7 @@ export async function readEvent(redis: Redis, namespace: Namespace, id: string):
   if (!keys) return undefined
   const found = await runScript(redis, eventScript, { keys, seq: parsed.seq })
   if (!found) return undefined
-  return toEvent({ ...parsed, prev: found[0] === '' ? null : Number(found[0]), envelope: found[1] })
+  return toEvent({ ...parsed, prev: prevOf(found[0]), envelope: found[1] })
 }
 
 interface HistoryStep {

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Remove what retention no longer keeps from the start of one partition, whole entries, a bounded number of them.
 --
--- KEYS[1] log        stream  an entry: prevs joined by spaces, '' where the number of fields would be odd, envelopes
+-- KEYS[1] log        stream  an entry: the prevs of its events joined by spaces, their envelopes joined by the record separator
 -- KEYS[2] meta       hash  last, trimmed, events, bytes, lost, headsClosed
 -- KEYS[3] heads      hash  object -> seq of its last event
 -- KEYS[4] heads_old  hash  the generation before; there only while meta has headsClosed, the seq at which it was closed
@@ -33,7 +33,7 @@ for i = 1, #held, 2 do
 end
 
 local removed, removed_held, more = 0, 0, 'done'
-local function events_of(fields) return #fields - (fields[2] == '' and 2 or 1) end
+local function events_of(fields) return select(2, string.gsub(fields[1], ' ', '')) + 1 end
 local function seq_of(entry) return tonumber(string.match(entry[1], '^%d+')) end
 local function is_over(factor) return events > max_events * factor or bytes > max_bytes * factor end
 local function may_go(seq)
@@ -56,7 +56,7 @@ for i = 1, #entries do
   local count = events_of(fields)
   if seq > hold then removed_held = removed_held + math.min(count, seq - hold) end
   removed, events = removed + count, events - count
-  for f = 2, #fields do bytes = bytes - #fields[f] end
+  bytes = bytes - (#fields[2] - (count - 1))
   trimmed = seq
   if i == #entries and #entries == max_entries then more = 'more' end
 end

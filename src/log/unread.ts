@@ -5,18 +5,17 @@
  * what their texts cost.
  */
 import { Event, type Kind } from '../event.ts'
-import type { Entry } from './read.ts'
+import { countOf, type Entry, firstSeqOf, prevOf, separator } from './entry.ts'
 
 export class Unread {
   readonly #partition: number
   #entries: Entry[] = []
   #at = 0
   #length = 0
-  /** The entry that is being walked through: its envelopes, and where its next event is. */
-  #fields: readonly string[] = []
-  #field = 0
-  #prevs = ''
-  #prevAt = 0
+  /** The entry that is being walked through, and which of its events is next. */
+  #prevs: readonly string[] = []
+  #envelopes: readonly string[] = []
+  #event = 0
   #seq = 0
 
   constructor(partition: number) {
@@ -44,10 +43,9 @@ export class Unread {
   /** The next event whose kind `wanted` answers; undefined when there is none. */
   next(wanted: (envelope: string, seq: number) => Kind | undefined): Event | undefined {
     while (this.#step()) {
-      const envelope = this.#fields[this.#field - 1]!
-      const seq = this.#seq - 1
-      const kind = wanted(envelope, seq)
-      if (kind) return new Event(this.#partition, seq, this.#prev(), envelope, kind)
+      const envelope = this.#envelopes[this.#event]!
+      const kind = wanted(envelope, this.#seq)
+      if (kind) return new Event(this.#partition, this.#seq, this.#prev, envelope, kind)
     }
     return undefined
   }
@@ -56,16 +54,15 @@ export class Unread {
   *peek(): Generator<{ seq: number; envelope: string; event(): Event }> {
     const rest = new Unread(0)
     rest.#entries = this.#entries.slice(this.#at)
-    rest.#fields = this.#fields
-    rest.#field = this.#field
     rest.#prevs = this.#prevs
-    rest.#prevAt = this.#prevAt
+    rest.#envelopes = this.#envelopes
+    rest.#event = this.#event
     rest.#seq = this.#seq
     rest.#length = this.#length
     while (rest.#step()) {
-      const envelope = rest.#fields[rest.#field - 1]!
-      const seq = rest.#seq - 1
-      const prev = rest.#prev()
+      const envelope = rest.#envelopes[rest.#event]!
+      const seq = rest.#seq
+      const prev = rest.#prev
       yield { seq, envelope, event: () => new Event(this.#partition, seq, prev, envelope) }
     }
   }
@@ -74,24 +71,21 @@ export class Unread {
     this.#entries = []
     this.#at = 0
     this.#length = 0
-    this.#fields = []
-    this.#field = 0
+    this.#envelopes = []
+    this.#event = 0
   }
 
   /** Of the event just stepped to. */
-  #prev(): number | null {
-    const end = this.#prevs.indexOf(' ', this.#prevAt)
-    const text = this.#prevs.slice(this.#prevAt, end === -1 ? undefined : end)
-    return text === '' ? null : Number(text)
+  get #prev(): number | null {
+    return prevOf(this.#prevs[this.#event]!)
   }
 
   #step(): boolean {
     if (this.#length === 0) return false
-    if (this.#field === this.#fields.length) this.#openEntry()
-    else this.#prevAt = this.#prevs.indexOf(' ', this.#prevAt) + 1
-    this.#field += 1
+    this.#event += 1
     this.#seq += 1
     this.#length -= 1
+    if (this.#event >= this.#envelopes.length) this.#openEntry()
     return true
   }
 
@@ -102,15 +96,9 @@ export class Unread {
       this.#entries = []
       this.#at = 0
     }
-    this.#fields = entry[1]
-    this.#field = entry[1].length - countOf(entry)
-    this.#prevs = entry[1][0]!
-    this.#prevAt = 0
+    this.#prevs = entry[1][0].split(' ')
+    this.#envelopes = entry[1][1].split(separator)
+    this.#event = 0
     this.#seq = firstSeqOf(entry)
   }
 }
-
-/** The envelopes stand behind the prevs and, where the number of fields would be odd, an empty text. */
-const countOf = ([, fields]: Entry): number => fields.length - (fields[1] === '' ? 2 : 1)
-
-const firstSeqOf = (entry: Entry): number => Number(entry[0].slice(0, entry[0].indexOf('-'))) - countOf(entry) + 1

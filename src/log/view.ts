@@ -4,9 +4,10 @@ import type { Redis } from 'ioredis'
 import { checkTenant, checkText, defaultTenant, type Event, kindOf, limits } from '../event.ts'
 import { compilePattern, type Pattern } from '../pattern.ts'
 import { readCursor, seqBefore } from './cursor.ts'
+import type { LogRecord } from './entry.ts'
 import { dropHold, placeHold } from './holds.ts'
 import type { Namespace } from './namespace.ts'
-import { type HistoryOptions, LogPages, type LogRecord, readEvent, readHistory, readLasts, toEvent } from './read.ts'
+import { type HistoryOptions, LogPages, readEvent, readHistory, readLasts, toEvent } from './read.ts'
 
 export interface ReadOptions {
   /** A time in ms or Date, or a cursor; everything after it. Default: from the beginning. */

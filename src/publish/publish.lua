@@ -1,8 +1,8 @@
 #!lua
 -- Append the events of several calls to one partition, each call decided on its own, in the order given.
 --
--- KEYS[1] log        stream  one entry per flush (at most 256 events each): their prevs joined by spaces, the envelopes;
---                            between them '' where the number of fields would be odd
+-- KEYS[1] log        stream  one entry per flush (at most 256 events each) of two fields: the prevs of its events joined by
+--                            spaces, their envelopes joined by the record separator
 -- KEYS[2] meta       hash    last, trimmed, events, bytes, headsClosed; topic:<topic> -> number of events;
 --                            last:<topic> -> seq of the last flush that had the topic;
 --                            call:<process> -> its last flush, "<n> <seq> <events> <exceptions as JSON>"
@@ -28,7 +28,8 @@
 --           {first event, 'conflict', head} | {first event, 'reused'} | {first event, 'gone'}
 --           {first event, 'duplicate', last_seq, events, prev of the first}
 --         {'late'}        a flush with a higher n was here before; nothing written
---         {'malformed'}   an envelope does not begin with a type, or the options are not as documented; nothing written
+--         {'malformed'}   an envelope does not begin with a type or holds a separator, or the options are not as documented;
+--                         nothing written
 --
 -- A flush of one event and one of 256 both matter: the first is latency, the second throughput. So all that is known is
 -- read with two commands and written with three, and tables are made only where they are needed.
@@ -38,7 +39,7 @@ local delayed, delayed_events = KEYS[6], KEYS[7]
 local argv = ARGV
 local process, n, now_us, options = argv[1], tonumber(argv[2]), tonumber(argv[4]), argv[9]
 local events = (#argv - 9) / 2
-local format, match, sub = string.format, string.match, string.sub
+local format, find, match, sub = string.format, string.find, string.match, string.sub
 local entry_events, max_events, max_fields, call_us, once_ms = 256, 1000, 128, 3600000000, '86400000'
 local along_bytes = 1024
 
@@ -47,7 +48,9 @@ if events < 1 or events > max_events or events % 1 ~= 0 then return {'malformed'
 -- An envelope begins with its type; the topic is the type's first segment.
 local topic_shape = '^{"type":"([%w_-]+)[%w_.-]*","tenant":"'
 local first_topic = match(argv[11], topic_shape)
-if not first_topic then return {'malformed'} end
+-- Between the envelopes of an entry; no JSON text holds it.
+local separator = '\30'
+if not first_topic or find(argv[11], separator, 1, true) then return {'malformed'} end
 
 local call, first_field, first_last = 'call:' .. process, 'topic:' .. first_topic, 'last:' .. first_topic
 local known = redis.call('HMGET', meta, 'last', 'events', 'bytes', 'headsClosed', first_field, call, first_last)
@@ -129,6 +132,7 @@ local function take(first, count)
   local at, moved = stored, #new_heads
   for i = first, first + count - 1 do
     local one, envelope = object[i], argv[2 * i + 9]
+    if find(envelope, separator, 1, true) then malformed = true return end
     if sub(envelope, 1, start_length) == start then
       first_count = first_count + 1
     else
@@ -230,11 +234,7 @@ local last = format('%d', seq)
 for from = 1, stored, entry_events do
   local to = math.min(from + entry_events - 1, stored)
   local id, chain = format('%d-0', seq - stored + to), table.concat(found, ' ', from, to)
-  if (to - from) % 2 == 0 then
-    redis.call('XADD', log, id, chain, unpack(argv, from + 9, to + 9))
-  else
-    redis.call('XADD', log, id, chain, '', unpack(argv, from + 9, to + 9))
-  end
+  redis.call('XADD', log, id, chain, table.concat(argv, separator, from + 9, to + 9))
 end
 for from = 1, #new_heads, 2 * entry_events do
   redis.call('HSET', heads, unpack(new_heads, from, math.min(from + 2 * entry_events - 1, #new_heads)))
@@ -283,8 +283,8 @@ if argv[8] ~= '' then
     local kind, tenant, rest, data = match(envelope, '^{"type":"([%w_.-]+)","tenant":"([^"]+)"([^\n]*)}\n(.*)$')
     -- Above only the start of an envelope is looked at; what is stored must not fail any more.
     if kind then
-      if not string.find(rest, ',"key":"', 1, true) then rest = ',"key":null' .. rest end
-      if not string.find(rest, ',"time":%d') then rest = rest .. ',"time":' .. sub(own, 1, -4) end
+      if not find(rest, ',"key":"', 1, true) then rest = ',"key":null' .. rest end
+      if not find(rest, ',"time":%d') then rest = rest .. ',"time":' .. sub(own, 1, -4) end
       redis.call('PUBLISH', prefix .. tenant .. ':' .. kind, '{"id":"' .. partition .. '-' .. own .. '","seq":' .. own
         .. ',"prev":' .. (prev == '' and 'null' or prev) .. ',"type":"' .. kind .. '","tenant":"' .. tenant .. '"' .. rest
         .. ',"data":' .. data .. '}')

@@ -17,6 +17,10 @@ const cases: Record<string, () => Parameters<Partition['flush']>> = {
   'an envelope without tenant': () => [raw('{"type":"a.b"}\n1')],
   'a type of other characters': () => [raw('{"type":"a b","tenant":"acme"}\n1')],
   'an empty type': () => [raw('{"type":"","tenant":"acme"}\n1')],
+  'an envelope with a record separator': () => [raw('{"type":"a.b","tenant":"acme"}\n"\x1e"')],
+  'an envelope with a record separator after a good one': () => [
+    ['acme/a', ['acme/b', '{"type":"a.b","tenant":"acme"}\n"\x1e"']],
+  ],
   'a bad envelope after a good one': () => [['acme/a', ['acme/b', '{}\n1']]],
   'a bad envelope in a call with an idempotency key': () => [
     raw('{}'),

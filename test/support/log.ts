@@ -1,6 +1,7 @@
 /** A small sound log of two partitions, and the means to spoil it behind Busbar's back. */
 import type { Redis } from 'ioredis'
 import type { Bus } from '../../src/bus.ts'
+import { separator } from '../../src/log/entry.ts'
 import { type Finding, fsck } from '../../src/log/fsck.ts'
 import { type Namespace, openNamespace } from '../../src/log/namespace.ts'
 import { partitionOf, partitionTags } from '../../src/log/partition.ts'
@@ -88,7 +89,7 @@ export async function soundLog(objects = 40): Promise<SpoiledLog> {
     },
     async remove(id) {
       const [entry] = await redis.xrange(keys.log, id, id)
-      const envelopes = entry![1].slice(1).filter((field) => field !== '')
+      const envelopes = entry![1][1]!.split('\x1e')
       await redis.xdel(keys.log, id)
       await redis.hincrby(keys.meta, 'events', -envelopes.length)
       await redis.hincrby(keys.meta, 'bytes', -envelopes.reduce((sum, text) => sum + Buffer.byteLength(text), 0))
@@ -136,6 +137,9 @@ export async function fsckWhile(
 
 /** As publish.lua writes them. */
 function fieldsOf(events: readonly Appended[]): (string | Buffer)[] {
-  const prevs = events.map(({ prev = '' }) => prev).join(' ')
-  return [prevs, ...(events.length % 2 === 0 ? [''] : []), ...events.map(({ envelope }) => envelope)]
+  const envelopes = events.flatMap(({ envelope }, i) => [...(i > 0 ? [separator] : []), envelope])
+  return [
+    events.map(({ prev = '' }) => prev).join(' '),
+    Buffer.concat(envelopes.map((text) => Buffer.from(text as string))),
+  ]
 }

@@ -1,7 +1,7 @@
 /** One partition of its own on a real Redis, for calling the scripts of publish/ and log/ as the code does. */
 import type { Redis } from 'ioredis'
 import { expect, onTestFinished } from 'vitest'
-import { entryRecords } from '../../src/log/read.ts'
+import { type Entry, entryRecords } from '../../src/log/entry.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { type FlushInput, type FlushReply, publishScript } from '../../src/publish/scripts.ts'
 import { type PartitionKeys, partitionKeys } from '../../src/redis/keys.ts'
@@ -117,7 +117,7 @@ export function testPartition(redis = plainRedis()): Partition {
     trim: (wish) => trimOf(redis, keys, wish),
     entries: () => redis.xrange(keys.log, '-', '+'),
     async count() {
-      const entries = await redis.xrange(keys.log, '-', '+')
+      const entries = (await redis.xrange(keys.log, '-', '+')) as Entry[]
       return entries.reduce((sum, entry) => sum + entryRecords(0, entry, 0).length, 0)
     },
     meta: () => metaFields(''),
