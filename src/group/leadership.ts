@@ -1,5 +1,8 @@
 /**
- * Who leads: of all running processes of a namespace one, the owner of the only partition of the group `workers`.
+ * Who of several processes does what only one may do: the owner of the only partition of a group.
+ *
+ * In the group `workers` are all running processes of a namespace: its owner is the leader. Each task that one process is to
+ * run has a group too, of those that declare it: the leader may be one that does not.
  *
  *   following   another one leads, or nobody yet
  *   leading     until it stops, is replaced, or is silent for so long that another one may lead
@@ -10,16 +13,19 @@
  */
 import type { GroupKeys } from '../redis/keys.ts'
 import { runScript } from '../redis/script.ts'
+import type { TelemetryName } from '../runtime/telemetry.ts'
 import { GroupMember, type MemberContext } from './member.ts'
 import { commitScript, type Grant, type GroupTiming } from './scripts.ts'
 
 export interface LeadershipOptions {
-  /** Of the group `workers`. */
+  group: string
   keys: GroupKeys
   worker: string
   timing: GroupTiming
   /** What the process says of itself, for people. */
   about: Readonly<Record<string, unknown>>
+  /** How its changes are reported. */
+  report: { gained: TelemetryName; lost: TelemetryName; task?: string }
 }
 
 export class Leadership {
@@ -33,13 +39,13 @@ export class Leadership {
   constructor(context: MemberContext, options: LeadershipOptions) {
     this.#context = context
     this.#options = options
-    const { keys, worker, timing, about } = options
-    const member = { group: 'workers', keys, partitions: 1, name: worker, timing, about }
+    const { group, keys, worker, timing, about } = options
+    const member = { group, keys, partitions: 1, name: worker, timing, about }
     this.#member = new GroupMember(context, member, {
       gained: (grant) => this.#lead(grant),
       asked: () => void this.#letGo(),
       lost: () => this.#follow(),
-      replaced: () => context.telemetry.emit('group.replaced', { group: 'workers', worker }),
+      replaced: () => context.telemetry.emit('group.replaced', { group, worker }),
     })
   }
 
@@ -71,7 +77,7 @@ export class Leadership {
   #lead(grant: Grant): void {
     this.#grant = grant
     this.#leading = new AbortController()
-    this.#context.telemetry.emit('leader.gained', { worker: this.#options.worker })
+    this.#report('gained')
     this.#changed()
   }
 
@@ -79,8 +85,14 @@ export class Leadership {
     if (!this.#leading) return
     this.#leading.abort()
     this.#leading = undefined
-    this.#context.telemetry.emit('leader.lost', { worker: this.#options.worker })
+    this.#report('lost')
     this.#changed()
+  }
+
+  #report(change: 'gained' | 'lost'): void {
+    const { worker, report } = this.#options
+    const { [change]: name, task } = report
+    this.#context.telemetry.emit(name, task === undefined ? { worker } : { task, worker })
   }
 
   async #letGo(): Promise<void> {

@@ -152,6 +152,9 @@ export function processorKeys(ns: string, name: string): ProcessorKeys {
 /** The group that every running process joins; who owns its one partition leads. */
 export const workersGroup = 'workers'
 
+/** The group of those that declare a task for one of them; a task's name is of safe characters only. */
+export const taskGroup = (task: string): string => `task.${task}`
+
 export function workersKeys(ns: string): WorkersKeys {
   const base = `${ns}:{group.${workersGroup}}`
   return { schedules: `${base}:schedules`, due: `${base}:due` }

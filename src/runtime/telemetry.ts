@@ -25,6 +25,8 @@ export const telemetryTable = {
   'live.cut': ['warn', 'A live reader did not take its events and was cut.'],
   'leader.gained': ['info', 'This process leads from now on.'],
   'leader.lost': ['info', 'This process does not lead any more.'],
+  'task.gained': ['info', 'Of the processes that declare a task this one runs it from now on.'],
+  'task.lost': ['info', 'Another process runs the task from now on, or none.'],
   'task.failed': ['error', 'A task threw; its schedule goes on.'],
   'task.skipped': ['warn', 'A task was due while it still ran: this tick was left out.'],
   'schedule.fired': ['debug', 'A tick of a schedule was published.'],

@@ -1,7 +1,7 @@
 /**
- * One task of this process: a function that runs at start, at an interval or by cron, on the leader or in each process.
+ * One task of this process: a function that runs at start, at an interval or by cron, on one process or in each.
  *
- *   resting    declared, or the leader is elsewhere
+ *   resting    declared, or another process runs it
  *   ticking    waits for its next tick
  *   running    never twice at once: a tick that is due meanwhile is left out and counted
  */
@@ -17,13 +17,13 @@ export interface TaskOptions {
   cron?: string
   /** Of the cron. Default UTC. */
   timezone?: string
-  /** `leader` (default): on one process, elsewhere when that one ends. `each`: in every process. */
+  /** `leader` (default): on one of the processes that declare it, elsewhere when that one ends. `each`: in every process. */
   on?: 'leader' | 'each'
 }
 
 export interface TaskContext {
   name: string
-  /** Aborts when the bus is closed and, for a task of the leader, when this process does not lead any more. */
+  /** Aborts when the bus is closed and, for a task of one process, when it is another's to run. */
   signal: AbortSignal
   /** When it was due. */
   tick: Date
@@ -81,16 +81,12 @@ const retryMs = 1_000
 
 export class TaskRun {
   readonly #context: TaskRunContext
-  readonly #task: Task
+  readonly task: Task
   #running: Promise<void> | undefined
 
   constructor(context: TaskRunContext, task: Task) {
     this.#context = context
-    this.#task = task
-  }
-
-  get on(): Task['on'] {
-    return this.#task.on
+    this.task = task
   }
 
   /** Resolves when it does not run. */
@@ -100,7 +96,7 @@ export class TaskRun {
 
   /** Ticks from now on until the signal aborts. */
   begin(signal: AbortSignal): void {
-    const { when } = this.#task
+    const { when } = this.task
     if (when.kind === 'start') void this.#runOnce(signal)
     else if (when.kind === 'every') void this.#tickOn(this.#interval(when.everyMs), signal)
     else void this.#tickOn(this.#cron(when.ticks), signal)
@@ -136,11 +132,11 @@ export class TaskRun {
     }
   }
 
-  /** On the leader by the server's clock: the next leader goes on where this one was, whatever its own clock says. */
+  /** On one process by the server's clock: the next one goes on where this one was, whatever its own clock says. */
   #cron(ticks: Ticks): (signal: AbortSignal) => Promise<Next | undefined> {
     let last = 0
     return async (signal) => {
-      const now = this.#task.on === 'leader' ? await this.#serverMs(signal) : this.#context.clock.now()
+      const now = this.task.on === 'leader' ? await this.#serverMs(signal) : this.#context.clock.now()
       const tick = now === undefined ? undefined : ticks.after(Math.max(now, last))
       if (now === undefined || tick === undefined) return undefined
       const inMs = tick - now
@@ -154,7 +150,7 @@ export class TaskRun {
       try {
         return await this.#context.serverMs()
       } catch {
-        // Redis is away. If that lasts, this process does not lead any more.
+        // Redis is away. If that lasts, the task is not this process's any more.
         await this.#wait(retryMs, signal)
       }
     }
@@ -162,7 +158,7 @@ export class TaskRun {
   }
 
   #run(tick: number, signal: AbortSignal): void {
-    const { name, handler } = this.#task
+    const { name, handler } = this.task
     const { telemetry } = this.#context
     if (this.#running) return telemetry.emit('task.skipped', { task: name, tick })
     const run = async () => {

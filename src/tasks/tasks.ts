@@ -2,17 +2,23 @@
  * The tasks of a process.
  *
  *   declared   nothing runs
- *   started    those of each process tick, those of the leader while this process leads
+ *   started    those of each process tick, those of one process while that is this one
  *   stopped    none begins any more; those that ran were asked to end and waited for
  */
 import { BusbarError, shown } from '../errors.ts'
 import type { Leadership } from '../group/leadership.ts'
 import { checkTask, type Task, type TaskHandler, type TaskOptions, TaskRun, type TaskRunContext } from './task.ts'
 
+export interface TasksContext extends TaskRunContext {
+  /** Of those that declare this task. */
+  leadershipOf(task: string): Leadership
+}
+
 export class Tasks {
   readonly #declared = new Map<string, Task>()
   readonly #stopping = new AbortController()
   #runs: TaskRun[] | undefined
+  readonly #leaderships: Leadership[] = []
 
   get names(): readonly string[] {
     return [...this.#declared.keys()]
@@ -26,17 +32,21 @@ export class Tasks {
   }
 
   /** Starts those named, or all. */
-  start(context: TaskRunContext, leadership: Leadership, only: readonly string[] | undefined): void {
-    const wanted = [...this.#declared].filter(([name]) => !only || only.includes(name))
-    const runs = wanted.map(([, task]) => new TaskRun(context, task))
-    const begin = (on: Task['on'], signal: AbortSignal) => {
-      for (const run of runs) if (run.on === on) run.begin(signal)
+  async start(context: TasksContext, only: readonly string[] | undefined): Promise<void> {
+    const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
+    this.#runs = wanted.map((task) => new TaskRun(context, task))
+    for (const run of this.#runs) {
+      if (run.task.on === 'each') run.begin(this.#stopping.signal)
+      else this.#leaderships.push(this.#runOnOne(run, context.leadershipOf(run.task.name)))
     }
-    this.#runs = runs
-    begin('each', this.#stopping.signal)
+    await Promise.all(this.#leaderships.map((leadership) => leadership.start()))
+  }
+
+  #runOnOne(run: TaskRun, leadership: Leadership): Leadership {
     leadership.onChange(() => {
-      if (leadership.isLeader) begin('leader', AbortSignal.any([leadership.signal, this.#stopping.signal]))
+      if (leadership.isLeader) run.begin(AbortSignal.any([leadership.signal, this.#stopping.signal]))
     })
+    return leadership
   }
 
   /** Asks those that run to end, and waits for them, at most until the deadline. */
@@ -45,5 +55,6 @@ export class Tasks {
     const ended = Promise.all((this.#runs ?? []).map((run) => run.ended()))
     const late = new Promise<void>((resolve) => clock.after(deadlineMs, resolve))
     await Promise.race([ended, late])
+    await Promise.all(this.#leaderships.map((leadership) => leadership.stop(deadlineMs)))
   }
 }

@@ -6,13 +6,13 @@
  *   running    member of the group `workers`
  *   stopped    its tasks have ended, then it has left: another one leads at once
  */
-import { Leadership } from '../group/leadership.ts'
+import { Leadership, type LeadershipOptions } from '../group/leadership.ts'
 import type { GroupTiming } from '../group/scripts.ts'
 import type { Namespace } from '../log/namespace.ts'
 import type { LogSource } from '../log/view.ts'
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
-import { groupKeys, workersGroup, workersKeys } from '../redis/keys.ts'
+import { groupKeys, taskGroup, workersGroup, workersKeys } from '../redis/keys.ts'
 import { serverMs } from '../redis/server-time.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Loop, LoopContext } from '../runtime/loop.ts'
@@ -60,19 +60,57 @@ export class Worker {
     this.schedules = new Schedules(options.source, options.clock)
   }
 
-  async start({ namespace, reads, writes, hints, about, only }: WorkerGround): Promise<void> {
+  async start(ground: WorkerGround): Promise<void> {
     // First: as the leader it would fire what these definitions replace.
     await this.schedules.store()
     if (this.#stopped || this.#leadership) return
-    const { clock, network, randomness, telemetry, worker, groupTiming, publishing } = this.#options
-    const context = { clock, randomness, telemetry, connection: reads, hints }
-    const keys = workersKeys(namespace.name)
-    const leadership = new Leadership(
-      { ...context, clock: network },
-      { keys: groupKeys(namespace.name, workersGroup), worker, timing: groupTiming, about },
-    )
+    const { clock } = this.#options
+    const { reads, about, only } = ground
+    const leadership = this.#leadershipOf(ground, {
+      ...{ group: workersGroup, about },
+      report: { gained: 'leader.gained', lost: 'leader.lost' },
+    })
     this.#leadership = leadership
-    this.tasks.start({ ...context, serverMs: () => serverMs(reads.redis, clock) }, leadership, only)
+    const taskContext = {
+      ...this.#contextOn(ground),
+      serverMs: () => serverMs(reads.redis, clock),
+      leadershipOf: (task: string) =>
+        this.#leadershipOf(ground, {
+          ...{ group: taskGroup(task), about: {} },
+          report: { gained: 'task.gained', lost: 'task.lost', task },
+        }),
+    }
+    const tasks = this.tasks.start(taskContext, only)
+    this.#duties = this.#startDuties(ground, leadership)
+    await Promise.all([tasks, leadership.start()])
+  }
+
+  async stop(deadlineMs: number): Promise<void> {
+    this.#stopped = true
+    await this.tasks.stop(this.#options, deadlineMs)
+    await Promise.all(this.#duties.map((duty) => duty.stop({ deadlineMs })))
+    await this.#leadership?.stop(deadlineMs)
+  }
+
+  #contextOn({ reads, hints }: WorkerGround) {
+    const { clock, randomness, telemetry } = this.#options
+    return { clock, randomness, telemetry, connection: reads, hints }
+  }
+
+  #leadershipOf(ground: WorkerGround, options: Pick<LeadershipOptions, 'group' | 'about' | 'report'>): Leadership {
+    const { network, worker, groupTiming } = this.#options
+    const keys = groupKeys(ground.namespace.name, options.group)
+    return new Leadership(
+      { ...this.#contextOn(ground), clock: network },
+      { ...options, keys, worker, timing: groupTiming },
+    )
+  }
+
+  #startDuties(ground: WorkerGround, leadership: Leadership): Loop[] {
+    const { network, publishing } = this.#options
+    const { namespace, reads, writes } = ground
+    const context = this.#contextOn(ground)
+    const keys = workersKeys(namespace.name)
     const dutyContext = { ...context, network, leadership, channel: keys.due }
     const firing = fireDuty({
       ...context,
@@ -88,17 +126,6 @@ export class Worker {
       saw: (partition, seq) => publishing.saw(partition, seq),
       liveChannelPrefix: publishing.liveChannelPrefix,
     })
-    this.#duties = [
-      startDuty(dutyContext, 'leader.schedules', firing),
-      startDuty(dutyContext, 'leader.delayed', appending),
-    ]
-    await leadership.start()
-  }
-
-  async stop(deadlineMs: number): Promise<void> {
-    this.#stopped = true
-    await this.tasks.stop(this.#options, deadlineMs)
-    await Promise.all(this.#duties.map((duty) => duty.stop({ deadlineMs })))
-    await this.#leadership?.stop(deadlineMs)
+    return [startDuty(dutyContext, 'leader.schedules', firing), startDuty(dutyContext, 'leader.delayed', appending)]
   }
 }

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
-import { groupKeys, processorKeys, workersKeys } from '../../src/redis/keys.ts'
+import { groupKeys, processorKeys, taskGroup, workersKeys } from '../../src/redis/keys.ts'
 import { testBus as clockedBus } from '../../src/testing.ts'
 import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -114,7 +114,7 @@ test('a task every hour runs', async () => {
   expect({ hourly, tenMinutes }).toEqual({ hourly: 6, tenMinutes: 36 })
 })
 
-test('a startup task of the leader runs each time the lead is gained', async () => {
+test('a startup task for one process runs each time it is gained', async () => {
   const redis = plainRedis()
   const told: string[] = []
   const bus = testBus({ worker: 'w', group: quickGroup, partitions: 1, onTelemetry: ({ name }) => told.push(name) })
@@ -127,10 +127,10 @@ test('a startup task of the leader runs each time the lead is gained', async () 
   })
   await bus.run({ signals: false })
   await eventually(() => runs.length === 1)
-  const { owners } = groupKeys(bus.namespace, 'workers')
+  const { owners } = groupKeys(bus.namespace, taskGroup('follow'))
   const [owner, epoch, release, wanted] = (await redis.hget(owners, '0'))!.split(' ')
   await redis.hset(owners, '0', `${owner} ${Number(epoch) + 1} ${release} ${wanted}`) // lost and gained: as after an absence of Redis
-  await eventually(() => told.filter((name) => name === 'leader.gained').length === 2)
+  await eventually(() => told.filter((name) => name === 'task.gained').length === 2)
   await eventually(() => runs.length === 3)
   expect({ runs, skipped: told.includes('task.skipped') }).toEqual({
     runs: ['begun', 'ended', 'begun'],

@@ -7,8 +7,8 @@ import { busesOf, clockFrom, quickGroup, spawnWorker, type Watched, watchedBus }
 const runAll = async (workers: readonly Watched[]) => {
   for (const { bus } of workers) await bus.run()
 }
-const leaderOf = (workers: readonly Watched[]) =>
-  workers.findIndex(({ count }) => count('leader.gained') > count('leader.lost'))
+const runnerOf = (workers: readonly Watched[]) =>
+  workers.findIndex(({ count }) => count('task.gained') > count('task.lost'))
 
 describe('where it runs', () => {
   test('[S17] a startup task: once in each process; of the leader once on one, and again on the next when that one closes', async () => {
@@ -28,7 +28,7 @@ describe('where it runs', () => {
     // It left: nobody waited for its expiry.
     expect(performance.now() - closing).toBeLessThan(quickGroup.expiry - 200)
     expect(led[1]).not.toBe(first)
-    expect(leaderOf(workers)).toBe(led[1])
+    expect(runnerOf(workers)).toBe(led[1])
     expect(each).toHaveLength(3)
   })
 
@@ -37,17 +37,41 @@ describe('where it runs', () => {
     const workers = ['a', 'b', 'c'].map((name) => spawnWorker(namespace, name))
     await Promise.all(workers.map((worker) => worker.waitForLine('ready')))
     const beats = () => workers.map(({ stdout }) => stdout.filter((line) => line === 'beat').length)
-    const leader = await eventually(() => workers.find(({ stdout }) => stdout.includes('led')) ?? false)
     await eventually(() => beats().some((count) => count >= 5))
     expect(beats().filter((count) => count > 0)).toHaveLength(1)
 
-    leader.kill()
-    const others = workers.filter((worker) => worker !== leader)
+    const first = workers[beats().findIndex((count) => count > 0)]!
+    first.kill()
+    const others = workers.filter((worker) => worker !== first)
     const next = await eventually(() => others.find(({ stdout }) => stdout.includes('beat')) ?? false)
     const before = next.stdout.length
     await eventually(() => next.stdout.length >= before + 5)
     expect(others.filter(({ stdout }) => stdout.includes('beat'))).toEqual([next])
     expect(workers.flatMap(({ stdout }) => stdout.filter((line) => line === 'lost'))).toEqual([])
+  })
+
+  test('[S17] whoever leads: it runs where it is declared and named, and moves only to another such process', async () => {
+    const leader = watchedBus()
+    const { namespace } = leader.bus
+    await leader.bus.run()
+    await eventually(() => leader.count('leader.gained') === 1)
+    const ran: string[] = []
+    const start = async (worker: string, only?: string[]) => {
+      const watched = watchedBus({ namespace, worker })
+      watched.bus.task('first', {}, () => ran.push(`first on ${worker}`))
+      watched.bus.task('second', {}, () => ran.push(`second on ${worker}`))
+      await watched.bus.run(only ? { only } : {})
+      return watched
+    }
+    const one = await start('one', ['first'])
+    await start('two', ['second'])
+    await eventually(() => ran.length === 2)
+    expect(ran.sort()).toEqual(['first on one', 'second on two'])
+    await start('three')
+    await one.bus.close()
+    await eventually(() => ran.length === 3)
+    expect(ran[2]).toBe('first on three')
+    expect(leader.count('leader.lost')).toBe(0)
   })
 
   test('[S17] an interval in each process ticks in all of them', async () => {
@@ -138,9 +162,10 @@ describe('how it runs', () => {
     expect(contexts[0]).toMatchObject({ name: 'long', tick: expect.any(Date) })
     // Another process under its name takes its place.
     const usurper = watchedBus({ namespace: first.bus.namespace, worker: 'w0' })
+    usurper.bus.task('long', {}, () => undefined)
     await usurper.bus.run()
     await eventually(() => ended.length === 1)
-    expect([first.count('group.replaced'), first.count('leader.lost')]).toEqual([1, 1])
+    expect([first.count('group.replaced'), first.count('task.lost')]).toEqual([2, 1])
     await second.bus.run()
     await usurper.bus.close()
     await eventually(() => contexts.length === 2)

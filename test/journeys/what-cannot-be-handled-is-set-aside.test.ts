@@ -207,3 +207,32 @@ describe('[S24] block', () => {
     expect((await second.streams.get('jobs')).partitions.every(({ blocked }) => blocked === null)).toBe(true)
   })
 })
+
+test.each(['block', 'skip', 'park'] as const)(
+  '[S12] a handler that fails before it takes anything, %s: no event is given up, the partition is blocked until resumed',
+  async (onPoison) => {
+    const bus = testBus({ partitions: 1 })
+    const broken = { is: true }
+    const attempts: number[] = []
+    const done: unknown[] = []
+    bus.processor('jobs', { match: 'job.>', retry: quickRetry, onPoison }, async (events, ctx) => {
+      attempts.push(ctx.attempt)
+      if (broken.is) throw new Error('no database')
+      for await (const { data } of events) done.push((data as Data).n)
+    })
+    await publishTo(bus, ['a'], 3)
+    await bus.run({ signals: false })
+    const [blocked] = await eventually(async () => {
+      const { partitions } = await bus.streams.get('jobs')
+      const found = partitions.filter((partition) => partition.blocked)
+      return found.length > 0 && found
+    })
+    expect(attempts).toEqual([1, 2, 3])
+    expect(blocked!.blocked).toMatchObject({ error: 'Error: no database', attempts: 3 })
+    expect([await bus.streams.dead.list('jobs'), await bus.streams.parked.list('jobs')]).toEqual([[], []])
+    broken.is = false
+    await bus.streams.resume('jobs')
+    await eventually(() => done.length === 3)
+    expect(done).toEqual([0, 1, 2])
+  },
+)

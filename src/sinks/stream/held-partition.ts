@@ -228,10 +228,10 @@ export class HeldPartition {
   /** Its last attempt failed: does with it what was declared. `behind` takes back later ones of its object. */
   async giveUp(item: Item, error: unknown, attempts: number, behind: () => Item[] = () => []): Promise<void> {
     const { processor, settings } = this.#options
-    const { telemetry, clock } = this.#context
+    const { telemetry } = this.#context
     const { event } = item
     const object = objectOf(event)
-    const reason: Reason = { id: event.id, error: errorText(error), attempts, at: Math.floor(clock.now()) }
+    const reason = this.#reasonOf(item, error, attempts)
     const told = { processor, event: event.id, attempts, problem: reason.error }
     if (settings.onPoison === 'skip') {
       // Not stored, not passed: whoever has the partition next gets the event again.
@@ -240,11 +240,13 @@ export class HeldPartition {
       telemetry.emit('stream.buried', told)
     } else if (settings.onPoison === 'park' && (await this.#park(item, behind, reason)) === 'settled') {
       telemetry.emit('stream.parked', { ...told, object })
-    } else {
-      this.putBack([item])
-      await this.#aside.block(reason)
-      telemetry.emit('stream.blocked', { ...told, partition: this.partition })
-    }
+    } else await this.#block(item, reason)
+  }
+
+  /** The handler failed its last attempt without taking anything: it, not an event, is what has to be mended. */
+  async block(error: unknown, attempts: number): Promise<void> {
+    const item = this.tryPull()
+    if (item) await this.#block(item, this.#reasonOf(item, error, attempts))
   }
 
   /** Gives nothing more. */
@@ -310,6 +312,19 @@ export class HeldPartition {
       if (this.#owed === owed) this.#owed = undefined
     })
     this.#owed = owed
+  }
+
+  #reasonOf({ event }: Item, error: unknown, attempts: number): Reason {
+    return { id: event.id, error: errorText(error), attempts, at: Math.floor(this.#context.clock.now()) }
+  }
+
+  async #block(item: Item, reason: Reason): Promise<void> {
+    const { partition } = this
+    const { processor } = this.#options
+    this.putBack([item])
+    await this.#aside.block(reason)
+    const { id: event, attempts, error: problem } = reason
+    this.#context.telemetry.emit('stream.blocked', { processor, event, attempts, problem, partition })
   }
 
   /** Sets its object aside, with all that was read of it, in order. */

@@ -65,7 +65,7 @@ export class Iteration {
     }
   }
 
-  /** A failure before the first event was taken counts too; there is no event to give up for it. */
+  /** A failure before the first event was taken counts too; no event is given up for it. */
   #attempt(item: Item | undefined): number {
     return this.#failing?.seq === (item?.event.seq ?? 0) ? this.#failing.attempts + 1 : 1
   }
@@ -78,14 +78,15 @@ export class Iteration {
     const attempts = this.#attempt(first)
     this.#context.report(this.#held, first?.event, attempts, error)
     const alone = first !== undefined && first.event.seq <= this.#aloneUpTo
-    if (first === undefined || (attempts < settings.attempts && !alone)) {
+    if (attempts < settings.attempts && !alone) {
       this.#failing = { seq: first?.event.seq ?? 0, attempts }
       this.#held.putBack(unit)
       await this.#held.pause(backoffMs(settings.backoffMs, attempts, randomness))
       return
     }
     this.#failing = undefined
-    if (unit.length > 1) {
+    if (first === undefined) await this.#held.block(error, attempts)
+    else if (unit.length > 1) {
       this.#aloneUpTo = unit.at(-1)!.event.seq
       this.#held.putBack(unit)
     } else await this.#held.giveUp(first, error, alone ? settings.attempts : attempts)
