@@ -1,7 +1,7 @@
 /**
  * What publish.lua says on a partition's channel: from where to where the log grew, which kinds of events came, and, when it
- * was a small lone one, the event itself. On a topic's channel it says the same, after the name of the partition's channel and
- * the seq of the flush before that had the topic.
+ * was a small lone one, the event itself. On a topic's channel it says the same, after the name of the partition's channel and,
+ * of each topic that came, the seq of the flush before that had it.
  */
 import type { Entry } from './entry.ts'
 
@@ -15,11 +15,16 @@ export interface LogHint {
   entry: Entry | undefined
 }
 
+export interface TopicSeq {
+  topic: string
+  seq: number
+}
+
 export interface TopicHint {
   /** The partition's own channel. */
   wake: string
-  /** The last flush before this one that had the topic ended here. */
-  topicBefore: number
+  /** Of each topic of this flush: where the one before that had it ended. None: they are too many to be told. */
+  befores: readonly TopicSeq[]
   /** As it is on the partition's channel. */
   rest: string
 }
@@ -45,7 +50,11 @@ export function readTopicHint(message: string): TopicHint {
   const second = message.indexOf(' ', space + 1)
   return {
     wake: message.slice(0, space),
-    topicBefore: Number(message.slice(space + 1, second)),
+    befores: message
+      .slice(space + 1, second)
+      .split(',')
+      .map((text) => text.split(':'))
+      .flatMap(([topic, seq]) => (topic && seq ? { topic, seq: Number(seq) } : [])),
     rest: message.slice(second + 1),
   }
 }

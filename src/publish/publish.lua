@@ -41,7 +41,7 @@ local process, n, now_us, options = argv[1], tonumber(argv[2]), tonumber(argv[4]
 local events = (#argv - 9) / 2
 local format, find, match, sub = string.format, string.find, string.match, string.sub
 local entry_events, max_events, max_fields, call_us, once_ms = 256, 1000, 128, 3600000000, '86400000'
-local along_bytes = 1024
+local along_bytes, max_told = 1024, 16
 
 if events < 1 or events > max_events or events % 1 ~= 0 then return {'malformed'} end
 
@@ -55,11 +55,10 @@ if not first_topic or find(argv[11], separator, 1, true) then return {'malformed
 local call, first_field, first_last = 'call:' .. process, 'topic:' .. first_topic, 'last:' .. first_topic
 local known = redis.call('HMGET', meta, 'last', 'events', 'bytes', 'headsClosed', first_field, call, first_last)
 
--- Readers of one topic need not hear of the others: they are told when it was there before, and so what they missed.
+-- Readers of some topics need not hear of the others: they are told when those of this flush were there before, and so
+-- what they missed.
 local topic_wake = match(argv[6], '^[^:]*') .. ':wake:'
-local function tell(hint, topic, topic_before)
-  redis.call('PUBLISH', topic_wake .. topic, argv[6] .. ' ' .. (topic_before or '0') .. ' ' .. hint)
-end
+local function before_of(topic, before) return topic .. ':' .. (before or '0') end
 
 -- Written before: the prevs are read back from its entries, null where those are trimmed.
 local function again(last, count, exceptions)
@@ -94,7 +93,7 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
   local along = argv[7] ~= '' and #envelope <= along_bytes and '\n\n' .. prev .. '\n' .. envelope or ''
   local hint = last_before .. ' ' .. last .. '\n' .. argv[7] .. along
   redis.call('PUBLISH', argv[6], hint)
-  tell(hint, first_topic, known[7])
+  redis.call('PUBLISH', topic_wake .. first_topic, argv[6] .. ' ' .. before_of(first_topic, known[7]) .. ' ' .. hint)
   return {'stored', last, prev}
 end
 
@@ -257,12 +256,12 @@ if first_count > 0 then
   changes[#changes + 1], changes[#changes + 2] = first_field, format('%d', (known[5] or 0) + first_count)
   changes[#changes + 1], changes[#changes + 2] = first_last, last
 end
-local topics, topic_fields, topics_before = {}, {}, {}
+local topics, befores = {first_count > 0 and first_topic or nil}, {first_count > 0 and before_of(first_topic, known[7]) or nil}
 for topic in pairs(counts) do
-  topics[#topics + 1], topic_fields[#topics + 1] = topic, 'last:' .. topic
+  local field = 'last:' .. topic
+  topics[#topics + 1], befores[#befores + 1] = topic, before_of(topic, redis.call('HGET', meta, field))
+  changes[#changes + 1], changes[#changes + 2] = field, last
 end
-if #topics > 0 then topics_before = redis.call('HMGET', meta, unpack(topic_fields)) end
-for i = 1, #topics do changes[#changes + 1], changes[#changes + 2] = topic_fields[i], last end
 if process ~= '' then
   if n == 1 and redis.call('HLEN', meta) > max_fields then forget_calls() end
   local told = #exceptions > 0 and cjson.encode(exceptions) or '[]'
@@ -273,8 +272,8 @@ if stored == 0 then return {'stored', last, '', unpack(exceptions)} end
 
 local hint = format('%d %s\n', last_before, last) .. argv[7]
 redis.call('PUBLISH', argv[6], hint)
-if first_count > 0 then tell(hint, first_topic, known[7]) end
-for i = 1, #topics do tell(hint, topics[i], topics_before[i]) end
+local told_before = #befores <= max_told and table.concat(befores, ',') or ''
+for i = 1, #topics do redis.call('PUBLISH', topic_wake .. topics[i], argv[6] .. ' ' .. told_before .. ' ' .. hint) end
 
 if argv[8] ~= '' then
   local partition, prefix = match(argv[8], '^(%d+) (.*)$')

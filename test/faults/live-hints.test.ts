@@ -2,16 +2,18 @@
 import type { Redis } from 'ioredis'
 import { describe, expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
-import { readCursor } from '../../src/log/cursor.ts'
+import { readCursor, writeCursor } from '../../src/log/cursor.ts'
 import { partitionOf, partitionTags } from '../../src/log/partition.ts'
 import { compilePattern, type Pattern } from '../../src/pattern.ts'
 import { publishScript } from '../../src/publish/scripts.ts'
 import { partitionKeys } from '../../src/redis/keys.ts'
 import { runScript, writeArg } from '../../src/redis/script.ts'
 import { plainRedis, take, testBus } from '../support/bus.ts'
+import { eventually } from '../support/eventually.ts'
 import { envelopeOf } from '../support/partition.ts'
+import { retainerOf } from '../support/retainer.ts'
 import { storedEvents } from '../support/stored.ts'
-import { type Random, randomFrom } from './storm.ts'
+import { faultyPlace, type Random, randomFrom } from './storm.ts'
 
 const partitions = 2
 const tags = partitionTags(partitions)
@@ -27,11 +29,12 @@ async function publishUnheard(redis: Redis, bus: Bus, type: string, partition = 
   })
 }
 
+async function channelsOf({ namespace }: Bus): Promise<string[]> {
+  const channels = (await plainRedis().pubsub('CHANNELS', `${namespace}:*`)) as string[]
+  return channels.map((channel) => channel.slice(namespace.length)).sort()
+}
+
 describe('what a hub listens to', () => {
-  const heardBy = async ({ namespace }: Bus) => {
-    const channels = (await plainRedis().pubsub('CHANNELS', `${namespace}:*`)) as string[]
-    return channels.map((channel) => channel.slice(namespace.length)).sort()
-  }
   const allPartitions = tags.map((tag) => `:{${tag}}:wake`)
 
   test('[L01] only the topics that its readers name; all partitions when one names none; nothing after the last', async () => {
@@ -43,13 +46,13 @@ describe('what a hub listens to', () => {
     }
     const orders = await open('order.*')
     const both = await open(['acme:order.paid', 'stock.>'])
-    expect(await heardBy(bus)).toEqual([':wake:order', ':wake:stock'])
+    expect(await channelsOf(bus)).toEqual([':wake:order', ':wake:stock'])
     const all = await open('/paid$/')
-    expect(await heardBy(bus)).toEqual([':wake:order', ':wake:stock', ...allPartitions])
+    expect(await channelsOf(bus)).toEqual([':wake:order', ':wake:stock', ...allPartitions])
     await Promise.all([all.return!(), both.return!()])
-    await expect.poll(() => heardBy(bus)).toEqual([':wake:order'])
+    await expect.poll(() => channelsOf(bus)).toEqual([':wake:order'])
     await orders.return!()
-    await expect.poll(() => heardBy(bus)).toEqual([])
+    await expect.poll(() => channelsOf(bus)).toEqual([])
   })
 
   test('[L01] more topics than can be asked for each: all partitions, and everyone gets theirs', async () => {
@@ -57,7 +60,7 @@ describe('what a hub listens to', () => {
     const topicsOf = (reader: number) => Array.from({ length: 60 }, (_, i) => `t${60 * reader + i}.*`)
     const lives = Array.from({ length: 20 }, (_, reader) => bus.live(topicsOf(reader)))
     await Promise.all(lives.map((live) => live.ready()))
-    const heard = await heardBy(bus)
+    const heard = await channelsOf(bus)
     expect(heard.filter((channel) => channel.startsWith(':wake:'))).toHaveLength(16 * 60)
     expect(heard).toEqual(expect.arrayContaining(allPartitions))
     const types = lives.map((_, reader) => `t${60 * reader + 59}.x`)
@@ -79,6 +82,94 @@ test('[L02] from a cursor older than what nobody wanted until now, where the hub
   await other.next()
   const live = bus.live('order.paid', { since })
   expect((await live.next()).value!.id).toBe(id)
+})
+
+test('[L02] from a recent cursor: what is stored comes at once, not with the next look', async () => {
+  const bus = testBus({ partitions })
+  const orders = bus.live('order.*')
+  await orders.ready()
+  const took: number[] = []
+  for (let n = 0; n < 5; n += 1) {
+    const { cursor } = orders
+    await bus.publish('stock.moved', n, { key })
+    const startedAt = performance.now()
+    const stock = bus.live('stock.*', { since: cursor })
+    await stock.next()
+    took.push(performance.now() - startedAt)
+    await stock.return!()
+  }
+  expect(took.sort((a, b) => a - b)[2]!).toBeLessThan(300)
+})
+
+describe('a hub that is behind', () => {
+  const setUp = async () => {
+    const bus = testBus({ partitions: 1, retention: { events: 10 } })
+    const gaps: unknown[] = []
+    const open = async (pattern: Pattern) => {
+      const live = bus.live(pattern, { onGap: (gap) => gaps.push(gap) })
+      await live.ready()
+      return live
+    }
+    const [orders, stock] = [await open('order.*'), await open('stock.*')]
+    const { trim } = await retainerOf(bus)
+    for (let i = 0; i < 50; i += 1) await bus.publish('noise.made')
+    expect(await trim()).toBeGreaterThan(0)
+    return { bus, open, orders, stock, gaps }
+  }
+
+  test('[L03] retention took only what nobody wanted, then a flush of two followed topics: no gap', async () => {
+    const { bus, orders, stock, gaps } = await setUp()
+    await bus.commit(key, [
+      ['order.paid', null],
+      ['stock.moved', null],
+    ])
+    await Promise.all([orders.next(), stock.next()])
+    expect(gaps).toEqual([])
+  })
+
+  test('[L03] retention took only what nobody wanted, then someone wants everything: no gap', async () => {
+    const { bus, open, gaps } = await setUp()
+    const all = await open('>')
+    await bus.publish('noise.made')
+    await all.next()
+    expect(gaps).toEqual([])
+  })
+
+  test('[L05] what a reader has read for itself was lost by Redis: reported, and its seqs are not given again', async () => {
+    const place = await faultyPlace({ partitions: 1, args: ['--appendonly', 'no'] })
+    const told: string[] = []
+    const watcher = place.bus({ onTelemetry: ({ name }) => told.push(name) })
+    const orders = watcher.live('order.*')
+    await orders.ready()
+    await watcher.publish('order.paid')
+    await take(orders, 1)
+    await place.redis.save()
+    // As if the server's clock had been an hour ahead: only what was seen keeps later seqs above these.
+    const ahead = String((Date.now() + 3_600_000) * 1_000)
+    await place.redis.hset(partitionKeys(place.namespace, partitionTags(1)[0]!).meta, 'last', ahead)
+    const lost = await place.bus().publish('stock.moved')
+    const stock = watcher.live('stock.*', { since: 'beginning' })
+    expect((await stock.next()).value!.id).toBe(lost.id)
+    await place.server.kill()
+    await place.server.restart()
+    await eventually(() => told.includes('log.rolled-back'))
+    const next = await place.bus().publish('stock.moved')
+    expect(next.seq).toBeGreaterThan(lost.seq)
+    expect((await stock.next()).value!.id).toBe(next.id)
+  })
+})
+
+test('[L05] ended while it opens, with a cursor that is refused: nothing is followed any more', async () => {
+  const bus = testBus({ partitions })
+  await bus.live('other.*').ready()
+  for (let hops = 0; hops < 12; hops += 1) {
+    const live = bus.live('order.*', { since: writeCursor([1, 2, 3]) })
+    const ready = live.ready().catch(() => undefined)
+    for (let i = 0; i < hops; i += 1) await undefined
+    await live.return!()
+    await ready
+  }
+  await expect.poll(() => channelsOf(bus)).toEqual([':wake:other'])
 })
 
 describe('hints that went astray', () => {
@@ -124,6 +215,20 @@ describe('hints that went astray', () => {
     const { live, unheard } = await readerOf(['order.*', 'stock.*'])
     await unheard('stock.moved')
     expect(typesOf(await take(live, 1))).toEqual(['stock.moved'])
+  })
+
+  test('[L05] found by a look while the reader of everything leaves: the others miss nothing', async () => {
+    const place = await faultyPlace({ partitions })
+    const bus = place.bus()
+    const [orders, all] = [bus.live('order.*'), bus.live('>')]
+    await Promise.all([orders.ready(), all.ready()])
+    await publishUnheard(place.redis, bus, 'order.lost')
+    place.proxy.onCommand(({ name }) => (name === 'HMGET' ? 'hold' : 'forward'))
+    await eventually(() => place.proxy.held.length >= partitions)
+    await all.return!()
+    place.proxy.onCommand(() => 'forward')
+    place.proxy.release()
+    expect(typesOf(await take(orders, 1))).toEqual(['order.lost'])
   })
 
   const topics = ['a', 'b', 'c', 'd', 'e', 'f']

@@ -180,11 +180,11 @@ describe('messages', () => {
     await eventually(() => messages.length >= 5)
     const said = (topic: string, text: string) => [channel(topic), `${p.keys.wake} ${text}`]
     expect(messages).toEqual([
-      said('order', '0 0 100\ndefault:order.paid'),
-      said('stock', '0 200 303\n'),
-      said('order', '100 200 303\n'),
-      said('order', `303 303 ${before}\n`),
-      said('order', `${before} ${before} ${last}\ndefault:order.paid\n\n\n${lone[1]}`),
+      said('order', 'order:0 0 100\ndefault:order.paid'),
+      said('stock', 'stock:0,order:100 200 303\n'),
+      said('order', 'stock:0,order:100 200 303\n'),
+      said('order', `order:303 303 ${before}\n`),
+      said('order', `order:${before} ${before} ${last}\ndefault:order.paid\n\n\n${lone[1]}`),
     ])
     expect(await p.topicLasts()).toEqual({ order: `${last}`, stock: '303', mail: '200' })
   })

@@ -4,8 +4,10 @@
  * Their hints are all that it hears: what is published under other topics costs its process nothing. A reader whose
  * pattern does not say its topics makes the hub hear the hints of all partitions instead.
  */
+import type { TopicSeq } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { type Pattern, topicsOf } from '../../pattern.ts'
+import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { topicWakeChannel } from '../../redis/keys.ts'
 
@@ -24,9 +26,20 @@ interface Followed {
   passed: number[]
 }
 
+interface Lasts {
+  last: number
+  topics: TopicSeq[] | undefined
+}
+
+export interface FollowContext {
+  namespace: Namespace
+  connection: Connection
+  hints: Hints
+}
+
 interface Heard {
   ofPartition(partition: number, message: string): void
-  ofTopic(topic: string, message: string): void
+  ofTopic(message: string): void
 }
 
 const everything = '>'
@@ -34,14 +47,12 @@ const everything = '>'
 const maxTopics = 1_000
 
 export class FollowedTopics {
-  readonly #namespace: Namespace
-  readonly #hints: Hints
+  readonly #context: FollowContext
   readonly #heard: Heard
   readonly #followed = new Map<string, Followed>()
 
-  constructor(namespace: Namespace, hints: Hints, heard: Heard) {
-    this.#namespace = namespace
-    this.#hints = hints
+  constructor(context: FollowContext, heard: Heard) {
+    this.#context = context
     this.#heard = heard
   }
 
@@ -63,8 +74,22 @@ export class FollowedTopics {
     return this.#followed.has(everything) ? undefined : [...this.#followed.keys()]
   }
 
-  passed(topic: string, partition: number): number {
-    return this.#followed.get(topic)?.passed[partition] ?? 0
+  /**
+   * Where the partition ends, and where the followed topics were last; undefined while everything is heard. A reader whose topic
+   * is followed only after this was asked begins behind it: it asks for its place on the same connection.
+   */
+  async readLasts(partition: number, except: readonly TopicSeq[] = []): Promise<Lasts> {
+    const { connection, namespace } = this.#context
+    const topics = this.topics?.filter((name) => !except.some(({ topic }) => topic === name))
+    if (topics?.length === 0 && except.length > 0) return { last: 0, topics: [] }
+    const fields = ['last', ...(topics ?? []).map((topic) => `last:${topic}`)]
+    const [last, ...seqs] = await connection.redis.hmget(namespace.partitions[partition]!.meta, ...fields)
+    return { last: Number(last ?? 0), topics: topics?.map((topic, i) => ({ topic, seq: Number(seqs[i] ?? 0) })) }
+  }
+
+  /** Has one of these topics, which were last at these seqs, anything for a hub that is at this position? */
+  haveNew(partition: number, at: number, lasts: readonly TopicSeq[]): boolean {
+    return lasts.some(({ topic, seq }) => seq > at && seq > this.#passed(topic, partition))
   }
 
   pass(topic: string, partition: number, seq: number): void {
@@ -77,6 +102,11 @@ export class FollowedTopics {
       this.#followed.delete(name)
       void listening.then((unlisten) => unlisten())
     }
+  }
+
+  /** Everything of a topic that is not followed is passed. */
+  #passed(topic: string, partition: number): number {
+    return this.#followed.get(topic)?.passed[partition] ?? Number.POSITIVE_INFINITY
   }
 
   #namesOf(pattern: Pattern): string[] {
@@ -92,7 +122,7 @@ export class FollowedTopics {
       return known
     }
     const listening = name === everything ? this.#listenToAll() : this.#listenTo(name)
-    const followed = { followers: 1, listening, passed: this.#namespace.partitions.map(() => 0) }
+    const followed = { followers: 1, listening, passed: this.#context.namespace.partitions.map(() => 0) }
     this.#followed.set(name, followed)
     return followed
   }
@@ -107,13 +137,13 @@ export class FollowedTopics {
   }
 
   #listenTo(topic: string): Promise<() => void> {
-    const channel = topicWakeChannel(this.#namespace.name, topic)
-    return this.#hints.listen(channel, (message) => this.#heard.ofTopic(topic, message))
+    const channel = topicWakeChannel(this.#context.namespace.name, topic)
+    return this.#context.hints.listen(channel, (message) => this.#heard.ofTopic(message))
   }
 
   async #listenToAll(): Promise<() => void> {
-    const listening = this.#namespace.partitions.map(({ wake }, partition) =>
-      this.#hints.listen(wake, (message) => this.#heard.ofPartition(partition, message)),
+    const listening = this.#context.namespace.partitions.map(({ wake }, partition) =>
+      this.#context.hints.listen(wake, (message) => this.#heard.ofPartition(partition, message)),
     )
     const unlistens = await Promise.all(listening)
     return () => {

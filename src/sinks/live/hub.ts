@@ -12,11 +12,11 @@ import { BusbarError } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { kindOf } from '../../event.ts'
 import { type Entry, entryRecords, type LogRecord } from '../../log/entry.ts'
-import { type LogHint, readHint, readTopicHint } from '../../log/hint.ts'
+import { type LogHint, readHint, readTopicHint, type TopicSeq } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { LogPages, type Page, readLasts, toEvent } from '../../log/read.ts'
 import { reportRollback } from '../../log/rollback.ts'
-import type { Pattern } from '../../pattern.ts'
+import { type Pattern, topicsOf } from '../../pattern.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { type Loop, type LoopContext, startLoop } from '../../runtime/loop.ts'
@@ -45,8 +45,6 @@ const retryMs = 10
 const floodMs = 100
 const maxLater = 64
 
-const lastField = (topic: string): string => `last:${topic}`
-
 export class LiveHub {
   readonly #context: HubContext
   readonly #pages = new LogPages()
@@ -58,6 +56,8 @@ export class LiveHub {
   readonly #followed: FollowedTopics
   readonly #partitionOf: ReadonlyMap<string, number>
   #position: number[]
+  /** How far the log was seen to reach, by any reader: the position may be a look behind that. */
+  readonly #seen: number[]
   #started: Promise<void> | undefined
   #mayBeRolledBack = false
   #stopped = false
@@ -67,13 +67,14 @@ export class LiveHub {
   constructor(context: HubContext) {
     this.#context = context
     this.#position = context.namespace.partitions.map(() => 0)
+    this.#seen = this.#position.map(() => 0)
     this.#reading = this.#position.map(() => false)
     this.#later = this.#position.map(() => [])
     this.#hintedAt = this.#position.map(() => Number.NEGATIVE_INFINITY)
     this.#partitionOf = new Map(context.namespace.partitions.map(({ wake }, partition) => [wake, partition]))
-    this.#followed = new FollowedTopics(context.namespace, context.hints, {
+    this.#followed = new FollowedTopics(context, {
       ofPartition: (partition, message) => this.#hinted(partition, readHint(message)),
-      ofTopic: (topic, message) => this.#topicHinted(topic, message),
+      ofTopic: (message) => this.#topicHinted(message),
     })
   }
 
@@ -96,7 +97,10 @@ export class LiveHub {
   }
 
   /** Hears what concerns this pattern; resolves when it does. */
-  follow(pattern: Pattern): Promise<Following> {
+  async follow(pattern: Pattern): Promise<Following> {
+    // Who hears everything reads where the position is behind: it had better not be.
+    if (!topicsOf(pattern) && this.#followed.topics && !this.#wishes.isEmpty)
+      await Promise.all(this.#position.map((_, partition) => this.#lookAt(partition)))
     return this.#followed.follow(pattern)
   }
 
@@ -105,8 +109,10 @@ export class LiveHub {
     return this.#wishes.add(pattern, reader)
   }
 
-  readPage(partition: number, after: number): Promise<Page> {
-    return this.#pages.read(this.#redis, this.#context.namespace, partition, after)
+  async readPage(partition: number, after: number): Promise<Page> {
+    const page = await this.#pages.read(this.#redis, this.#context.namespace, partition, after)
+    if (page.records.length > 0) this.#saw(partition, page.last)
+    return page
   }
 
   /**
@@ -163,23 +169,28 @@ export class LiveHub {
   }
 
   /** Only the flushes of followed topics are heard of: between them and the position there may be any number of others. */
-  #topicHinted(topic: string, message: string): void {
-    const { wake, topicBefore, rest } = readTopicHint(message)
+  #topicHinted(message: string): void {
+    const { wake, befores, rest } = readTopicHint(message)
     const partition = this.#partitionOf.get(wake)
-    if (partition !== undefined) this.#judge(partition, topic, topicBefore, readHint(rest))
+    if (partition !== undefined) this.#judge(partition, befores, readHint(rest))
   }
 
-  #judge(partition: number, topic: string, topicBefore: number, hint: LogHint): void {
-    if (this.#reading[partition])
-      return this.#keepForLater(partition, () => this.#judge(partition, topic, topicBefore, hint))
+  #judge(partition: number, befores: readonly TopicSeq[], hint: LogHint): void {
+    if (this.#reading[partition]) return this.#keepForLater(partition, () => this.#judge(partition, befores, hint))
     const at = this.position(partition)
     const unwanted = this.#isUnwanted(hint)
     if (hint.last <= at) return
-    if (topicBefore > Math.max(at, this.#followed.passed(topic, partition))) this.#read(partition)
+    if (befores.length === 0 || this.#followed.haveNew(partition, at, befores)) this.#read(partition)
     else if (hint.before <= at && unwanted) this.#moveTo(partition, hint.last)
     else if (hint.before <= at) this.#take(partition, hint)
-    else if (unwanted) this.#followed.pass(topic, partition, hint.last)
-    else this.#read(partition, () => this.#readAt(partition, topic, hint))
+    else if (unwanted) this.#pass(partition, befores, hint.last)
+    else this.#read(partition, () => this.#readAt(partition, befores, hint))
+  }
+
+  /** Nobody wants this flush, and of what lies before it only these topics are known. */
+  #pass(partition: number, befores: readonly TopicSeq[], last: number): void {
+    for (const { topic } of befores) this.#followed.pass(topic, partition, last)
+    this.#saw(partition, last)
   }
 
   /** In a flood of what nobody wants the next ones are heard a little later. */
@@ -203,6 +214,11 @@ export class LiveHub {
 
   #moveTo(partition: number, seq: number): void {
     this.#position[partition] = seq
+    this.#saw(partition, seq)
+  }
+
+  #saw(partition: number, seq: number): void {
+    this.#seen[partition] = Math.max(seq, this.#seen[partition]!)
     this.#context.saw(partition, seq)
   }
 
@@ -211,7 +227,7 @@ export class LiveHub {
     const { namespace, connection, telemetry, clock } = this.#context
     if (!connection.isReady || this.#wishes.isEmpty) return { againInMs: lookMs }
     if (this.#mayBeRolledBack) {
-      await reportRollback(this.#redis, namespace, this.#position, telemetry)
+      await reportRollback(this.#redis, namespace, this.#seen, telemetry)
       this.#mayBeRolledBack = false
     }
     // Where hints keep coming none was the last: the next one shows whether one is missing.
@@ -222,38 +238,22 @@ export class LiveHub {
   }
 
   async #lookAt(partition: number): Promise<void> {
-    const { topics = [] } = this.#followed
-    const [last, ...lasts] = await this.#askMeta(partition, ['last', ...topics.map(lastField)])
-    const reached = Number(last ?? 0)
+    const { last, topics } = await this.#followed.readLasts(partition)
+    const at = this.position(partition)
     // What is being read, or was meanwhile, is further than this answer.
-    if (this.#reading[partition] || reached <= this.position(partition)) return
-    if (this.#haveNothingNew(partition, topics, lasts)) this.#moveTo(partition, reached)
+    if (this.#reading[partition] || last <= at) return
+    if (topics && !this.#followed.haveNew(partition, at, topics)) this.#moveTo(partition, last)
     else this.#read(partition)
   }
 
   /** From where the hint's flush begins, if no other topic has anything before that. */
-  async #readAt(partition: number, topic: string, hint: LogHint): Promise<void> {
-    const others = (this.#followed.topics ?? []).filter((other) => other !== topic)
-    const lasts = others.length > 0 ? await this.#askMeta(partition, others.map(lastField)) : []
-    if (this.#haveNothingNew(partition, others, lasts)) {
+  async #readAt(partition: number, befores: readonly TopicSeq[], hint: LogHint): Promise<void> {
+    const { topics } = await this.#followed.readLasts(partition, befores)
+    if (topics && !this.#followed.haveNew(partition, this.position(partition), topics)) {
       this.#moveTo(partition, hint.before)
       if (hint.entry) return this.#handOutEntry(partition, hint.entry, hint.last)
     }
     await this.#readOn(partition)
-  }
-
-  #askMeta(partition: number, fields: string[]): Promise<(string | null)[]> {
-    return this.#redis.hmget(this.#context.namespace.partitions[partition]!.meta, ...fields)
-  }
-
-  /**
-   * `lasts` say where these topics were last. A reader whose topic was followed only after that was asked begins behind it:
-   * it asks for its place on the same connection.
-   */
-  #haveNothingNew(partition: number, topics: string[], lasts: (string | null)[]): boolean {
-    if (!this.#followed.topics) return false
-    const at = this.position(partition)
-    return topics.every((topic, i) => Number(lasts[i] ?? 0) <= Math.max(at, this.#followed.passed(topic, partition)))
   }
 
   #read(partition: number, reading = () => this.#readOn(partition)): void {

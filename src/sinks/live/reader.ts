@@ -41,6 +41,12 @@ export interface ReaderContext {
   ended(reader: LiveReader): void
 }
 
+/** Where it begins, and where the log ended then. */
+interface Place {
+  start: number[]
+  lasts: readonly number[]
+}
+
 const maxBuffered = 1_000
 const maxBufferedBytes = 1024 * 1024
 
@@ -134,20 +140,29 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
   async #open(): Promise<void> {
     const hub = await this.#context.hub()
     this.#hub = hub
-    let start: number[] | undefined
-    while (!start && !this.#done) start = await this.#findStart(hub).catch((error) => this.#afterFailure(error))
-    if (!start || this.#done) return this.#following?.end()
+    let place: Place | undefined
+    try {
+      while (!place && !this.#done) place = await this.#findPlace(hub).catch((error) => this.#afterFailure(error))
+    } finally {
+      // Ended meanwhile, before there was anything to end.
+      if (this.#done) this.#following?.end()
+    }
+    if (!place || this.#done) return
+    const { start, lasts } = place
     this.#taken = start
     this.#delivered = [...start]
     this.#waitingIn = start.map(() => 0)
-    for (const [partition, seq] of start.entries()) if (seq < this.#offeredFrom(partition)) this.#behind.add(partition)
+    // What is stored already has had its hint: it would have to wait for a look.
+    for (const [partition, seq] of start.entries())
+      if (seq < Math.max(lasts[partition]!, this.#offeredFrom(partition))) this.#behind.add(partition)
     this.#unwish = hub.wish(this.#pattern, this)
   }
 
-  async #findStart(hub: LiveHub): Promise<number[]> {
+  async #findPlace(hub: LiveHub): Promise<Place> {
     await hub.start()
     this.#following ??= await hub.follow(this.#pattern)
-    return this.#startingCursor(hub)
+    const lasts = await hub.lasts()
+    return { start: this.#startingCursor(lasts), lasts }
   }
 
   /** What lies above will be offered; what is up to here was, to those who wished for it then. */
@@ -155,12 +170,11 @@ export class LiveReader implements AsyncIterableIterator<Event>, HubReader {
     return Math.max(this.#hub!.position(partition), this.#following!.passed(partition))
   }
 
-  async #startingCursor(hub: LiveHub): Promise<number[]> {
+  #startingCursor(lasts: readonly number[]): number[] {
     const { since = 'now' } = this.#options
-    const lasts = await hub.lasts()
-    if (since === 'now') return lasts
+    if (since === 'now') return [...lasts]
     if (since === 'beginning') return lasts.map(() => 0)
-    if (typeof since === 'string') return this.#withinLog(readCursor(since, hub.partitions), lasts)
+    if (typeof since === 'string') return this.#withinLog(readCursor(since, lasts.length), lasts)
     const seq = seqBefore(since)
     return lasts.map((last) => Math.min(last, seq))
   }
