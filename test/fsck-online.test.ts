@@ -95,7 +95,7 @@ test('what is wrong and trimmed before the second look is not reported', async (
   const plant = async () => {
     await redis.unlink(log, meta)
     await redis.hset(meta, { last: 5, events: 1, bytes: 'no envelope'.length })
-    await redis.xadd(log, '5-0', '', 'no envelope')
+    await redis.xadd(log, '5-0', '', '\x1eno envelope')
   }
   await plant()
   const { findings, reads } = await fsckWhile(redis, bus.namespace, (_, ask) => ask())

@@ -81,7 +81,7 @@ finds('entry-ids', {
   },
   'more fields than two': async (log) => {
     const last = (await log.meta('last')) + 1
-    await log.redis.xadd(log.keys.log, `${last}-0`, '', mail.envelope, 'more', 'fields')
+    await log.redis.xadd(log.keys.log, `${last}-0`, '', `\x1e${mail.envelope}`, 'more', 'fields')
     await log.redis.hset(log.keys.meta, 'last', last)
     await log.redis.hincrby(log.keys.meta, 'events', 1)
     await log.redis.hincrby(log.keys.meta, 'bytes', Buffer.byteLength(mail.envelope))

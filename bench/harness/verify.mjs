@@ -85,7 +85,7 @@ function* eventsOf(log, id, fields) {
   const [lastSeq, zero] = id.split('-')
   if (zero !== '0' || fields.length !== 2) throw new Error(`${log}: entry ${id} is not of the documented form`)
   const prevs = fields[0].split(' ')
-  const envelopes = fields[1].split('\x1e')
+  const envelopes = fields[1].split('\x1e').slice(1)
   const count = prevs.length
   if (envelopes.length !== count)
     throw new Error(`${log}: entry ${id} has ${count} prevs and ${envelopes.length} envelopes`)

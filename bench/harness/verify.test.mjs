@@ -74,7 +74,7 @@ async function verifyPlanted(plant) {
       'bench:{0}:log',
       `${entry.at(-1).seq}-0`,
       entry.map(({ prev }) => prev).join(' '),
-      entry.map(({ envelope }) => envelope).join('\x1e'),
+      entry.map(({ envelope }) => `\x1e${envelope}`).join(''),
     )
   }
   return verifyLog(redis, { namespace: 'bench', tenant: 'acme', keys, acknowledged: answers })

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Count the events of one partition between two seqs, a bounded number of entries at a time.
 --
--- KEYS[1] log          stream  an entry: the prevs of its events joined by spaces, their envelopes joined by the record separator
+-- KEYS[1] log          stream  an entry: the prevs of its events joined by spaces, and their records
 -- ARGV[1] after        count what lies above this seq
 -- ARGV[2] up_to        and not above this one
 -- ARGV[3] max_entries  look at so many entries

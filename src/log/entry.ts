@@ -2,8 +2,8 @@
  * An entry of a partition's stream: the events of one flush, at most 256.
  *
  * Its id is `<seq of its last event>-0`. It has two fields: the prevs of its events joined by spaces (empty: null), and their
- * envelopes joined by the record separator, a character that no JSON text holds. One text for all of them is one value to
- * store, to send and to decode, whatever their number.
+ * records one behind the other: the record separator, which no JSON text holds, and the envelope. One text for all of them
+ * is one value to send, to store and to decode, whatever their number.
  */
 
 /** One event as it lies in the log, its envelope not yet looked into. */
@@ -14,7 +14,7 @@ export interface LogRecord {
   envelope: string
 }
 
-export type Entry = [id: string, fields: [prevs: string, envelopes: string]]
+export type Entry = [id: string, fields: [prevs: string, records: string]]
 
 export const separator = '\x1e'
 
@@ -30,9 +30,11 @@ export const firstSeqOf = (entry: Entry): number => lastSeqOf(entry) - countOf(e
 
 export const prevOf = (text: string): number | null => (text === '' ? null : Number(text))
 
+export const envelopesOf = ([, [, records]]: Entry): string[] => records.slice(1).split(separator)
+
 /** The events of one entry that lie above `after`. */
 export function entryRecords(partition: number, entry: Entry, after: number): LogRecord[] {
-  const [prevs, envelopes] = [entry[1][0].split(' '), entry[1][1].split(separator)]
+  const [prevs, envelopes] = [entry[1][0].split(' '), envelopesOf(entry)]
   const firstSeq = lastSeqOf(entry) - prevs.length + 1
   const records: LogRecord[] = []
   for (let i = Math.max(0, after - firstSeq + 1); i < prevs.length; i += 1)

@@ -25,7 +25,7 @@ export interface RawEvent {
 
 export interface Entry {
   id: string
-  /** How many: the prevs and the envelopes, two. */
+  /** How many: the prevs and the records, two. */
   fields: number
   /** seq of its last event. */
   seq: number
@@ -58,10 +58,10 @@ export function readMeta(stored: StoredMeta): Meta {
 }
 
 export function readEntry([rawId, fields]: StoredEntry): Entry {
-  const [prevs, joined] = fields
+  const [prevs, records] = fields
   const id = rawId.toString()
   const seq = Number(id.slice(0, id.indexOf('-')))
-  const envelopes = split(joined!)
+  const envelopes = split(records!)
   const each = prevs!.toString().split(' ')
   return {
     id,
@@ -74,14 +74,15 @@ export function readEntry([rawId, fields]: StoredEntry): Entry {
 }
 
 /** The envelopes as they are, not decoded: whether they are UTF-8 is to be judged. */
-function split(joined: Buffer): Buffer[] {
+function split(records: Buffer): Buffer[] {
   const envelopes: Buffer[] = []
-  let from = 0
-  for (let to = joined.indexOf(separator); to !== -1; to = joined.indexOf(separator, from)) {
-    envelopes.push(joined.subarray(from, to))
+  for (let from = 1; from <= records.length; ) {
+    const next = records.indexOf(separator, from)
+    const to = next === -1 ? records.length : next
+    envelopes.push(records.subarray(from, to))
     from = to + 1
   }
-  return [...envelopes, joined.subarray(from)]
+  return envelopes
 }
 
 /** Runs commands in one transaction and answers their replies. */

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom,no-writes
 -- Walk an object's chain backwards, a bounded number of steps.
 --
--- KEYS[1] log        stream  an entry: the prevs of its events joined by spaces, their envelopes joined by the record separator
+-- KEYS[1] log        stream  an entry: the prevs of its events joined by spaces, and their records
 -- KEYS[2] heads      hash  object -> seq of its last event
 -- KEYS[3] heads_old  hash  the generation before
 -- ARGV[1] object
@@ -13,7 +13,7 @@
 local log, heads, heads_old = KEYS[1], KEYS[2], KEYS[3]
 local object, from, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 
--- The nth of the texts that stand in `joined`; nil when there are fewer.
+-- The nth of the texts that `separator` parts; nil when there are fewer. Before the first record there is an empty one.
 local function nth(joined, separator, n)
   local from, to = 1, 0
   for _ = 1, n do
@@ -30,9 +30,9 @@ local function count(joined, separator) return select(2, string.gsub(joined, sep
 local function find(seq)
   local entry = redis.call('XRANGE', log, seq, '+', 'COUNT', 1)[1]
   if not entry then return end
-  local prevs, envelopes = entry[2][1], entry[2][2]
+  local prevs, records = entry[2][1], entry[2][2]
   local n = count(prevs, ' ') - (tonumber(string.match(entry[1], '^%d+')) - tonumber(seq))
-  if n >= 1 then return nth(prevs, ' ', n), nth(envelopes, '\30', n) end
+  if n >= 1 then return nth(prevs, ' ', n), nth(records, '\30', n + 1) end
 end
 
 local reply = {}

@@ -72,8 +72,8 @@ export class LogPages {
   }
 
   #learn(entries: readonly Entry[]): void {
-    for (const [, [prevs, envelopes]] of entries) {
-      const bytes = 64 + prevs.length + envelopes.length
+    for (const [, [prevs, records]] of entries) {
+      const bytes = 64 + prevs.length + records.length
       this.#meanEntryBytes += (bytes - this.#meanEntryBytes) / (this.#hasSeen ? 8 : 2)
     }
     if (entries.length > 0) this.#hasSeen = true

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Remove what retention no longer keeps from the start of one partition, whole entries, a bounded number of them.
 --
--- KEYS[1] log        stream  an entry: the prevs of its events joined by spaces, their envelopes joined by the record separator
+-- KEYS[1] log        stream  an entry: the prevs of its events joined by spaces, and their records
 -- KEYS[2] meta       hash  last, trimmed, events, bytes, lost, headsClosed
 -- KEYS[3] heads      hash  object -> seq of its last event
 -- KEYS[4] heads_old  hash  the generation before; there only while meta has headsClosed, the seq at which it was closed
@@ -56,7 +56,7 @@ for i = 1, #entries do
   local count = events_of(fields)
   if seq > hold then removed_held = removed_held + math.min(count, seq - hold) end
   removed, events = removed + count, events - count
-  bytes = bytes - (#fields[2] - (count - 1))
+  bytes = bytes - (#fields[2] - count) -- without the separators
   trimmed = seq
   if i == #entries and #entries == max_entries then more = 'more' end
 end

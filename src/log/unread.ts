@@ -5,7 +5,7 @@
  * what their texts cost.
  */
 import { Event, type Kind } from '../event.ts'
-import { countOf, type Entry, firstSeqOf, prevOf, separator } from './entry.ts'
+import { countOf, type Entry, envelopesOf, firstSeqOf, prevOf } from './entry.ts'
 
 export class Unread {
   readonly #partition: number
@@ -97,7 +97,7 @@ export class Unread {
       this.#at = 0
     }
     this.#prevs = entry[1][0].split(' ')
-    this.#envelopes = entry[1][1].split(separator)
+    this.#envelopes = envelopesOf(entry)
     this.#event = 0
     this.#seq = firstSeqOf(entry)
   }

@@ -28,7 +28,10 @@ export interface Published {
 export interface Call {
   /** Of the first event. */
   readonly kind: string
-  readonly wire: string
+  readonly objectArg: string
+  readonly record: string
+  /** Of its envelope. */
+  readonly bytes: number
   /** Further events of the same object. */
   readonly rest: readonly WrittenEvent[]
   /** Chooses the partition; undefined = any. */
@@ -54,7 +57,7 @@ const noEvents: readonly WrittenEvent[] = []
 
 /** A call of one event without options: the hot path. */
 export function simpleCall(
-  { kind, hash, wire, bytes }: WrittenEvent,
+  { kind, hash, objectArg, record, bytes }: WrittenEvent,
   timeoutMs: number,
   deadlineAt: number,
   resolve: Call['resolve'],
@@ -62,7 +65,9 @@ export function simpleCall(
 ): Call {
   return {
     kind,
-    wire,
+    objectArg,
+    record,
+    bytes,
     rest: noEvents,
     hash,
     conditions: undefined,

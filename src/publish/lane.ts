@@ -8,6 +8,7 @@
  * A flush without an answer is sent again under its number n with the same contents until it is answered, or until all
  * of its calls have passed their deadlines; then the next one takes n + 1, and a late copy of n changes nothing.
  */
+import { separator } from '../log/entry.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
 import type { Call } from './call.ts'
 import type { FlushInput } from './scripts.ts'
@@ -22,7 +23,9 @@ const maxHintKinds = 16
 interface Draft {
   readonly calls: Call[]
   readonly kinds: Set<string>
-  readonly events: { text: string; count: number }
+  readonly objects: { text: string; count: number }
+  records: string
+  recordsBytes: number
   options: string
   size: number
 }
@@ -57,15 +60,25 @@ export const createLane = (partition: number, keys: PartitionKeys): Lane => ({
   sinceGrowth: 0,
 })
 
+const newDraft = (): Draft => ({
+  calls: [],
+  kinds: new Set(),
+  objects: { text: '', count: 0 },
+  records: '',
+  recordsBytes: 0,
+  options: '',
+  size: 0,
+})
+
 export function addCall(lane: Lane, call: Call): void {
   let draft = lane.waiting.at(-1)
   // A call larger than a flush goes alone: it is atomic, so it cannot be divided.
-  if (!draft || draft.events.count / 2 + 1 + call.rest.length > maxEvents || draft.size + call.size > maxSize) {
-    draft = { calls: [], kinds: new Set(), events: { text: '', count: 0 }, options: '', size: 0 }
+  if (!draft || draft.objects.count + 1 + call.rest.length > maxEvents || draft.size + call.size > maxSize) {
+    draft = newDraft()
     lane.waiting.push(draft)
   }
   if (call.conditions) {
-    const first = draft.events.count / 2 + 1
+    const first = draft.objects.count + 1
     draft.options += `${draft.options && ','}[${first},${1 + call.rest.length},${call.conditions.json}]`
   }
   draft.calls.push(call)
@@ -74,10 +87,14 @@ export function addCall(lane: Lane, call: Call): void {
   for (const event of call.rest) addEvent(draft, event)
 }
 
-function addEvent({ events, kinds }: Draft, { kind, wire }: Pick<WrittenEvent, 'kind' | 'wire'>): void {
-  events.text += wire
-  events.count += 2
-  kinds.add(kind)
+type Written = Pick<WrittenEvent, 'kind' | 'objectArg' | 'record' | 'bytes'>
+
+function addEvent(draft: Draft, { kind, objectArg, record, bytes }: Written): void {
+  draft.objects.text += objectArg
+  draft.objects.count += 1
+  draft.records += record
+  draft.recordsBytes += bytes + separator.length
+  draft.kinds.add(kind)
 }
 
 /** Leaves out calls that were settled while they waited. */
@@ -95,11 +112,11 @@ export const hintKinds = (kinds: ReadonlySet<string>): string =>
 export function nextFlush(lane: Lane, process: string, live: string, nowUs?: number): Flush | undefined {
   const draft = lane.waiting.shift()
   if (!draft) return undefined
-  const { calls, kinds, events, options } = draft
+  const { calls, kinds, objects, records, recordsBytes, options } = draft
   lane.n += 1
   return {
     calls,
-    events: events.count / 2,
+    events: objects.count,
     tries: 0,
     input: {
       keys: lane.keys,
@@ -110,7 +127,8 @@ export function nextFlush(lane: Lane, process: string, live: string, nowUs?: num
       kinds: hintKinds(kinds),
       live,
       options: options && `[${options}]`,
-      events,
+      records: { text: `$${recordsBytes}\r\n${records}\r\n`, count: 1 },
+      objects,
     },
   }
 }

@@ -2,7 +2,7 @@
 -- Append the events of several calls to one partition, each call decided on its own, in the order given.
 --
 -- KEYS[1] log        stream  one entry per flush (at most 256 events each) of two fields: the prevs of its events joined by
---                            spaces, their envelopes joined by the record separator
+--                            spaces, and their records
 -- KEYS[2] meta       hash    last, trimmed, events, bytes, headsClosed; topic:<topic> -> number of events;
 --                            last:<topic> -> seq of the last flush that had the topic;
 --                            call:<process> -> its last flush, "<n> <seq> <events> <exceptions as JSON>"
@@ -21,15 +21,16 @@
 -- ARGV[8] live          '' or "<partition> <channel prefix>": also publish each event on prefix .. tenant:type
 -- ARGV[9] options       '' or JSON [[first event, events, {once, scope, body, expectPrev, state, delayed}], …] in order;
 --                       an event that none of them covers is a call of its own without options
--- ARGV[10…]             per event: object ("<tenant>/<key>", '' without key), envelope
+-- ARGV[10] records      of all events, one behind the other: a record separator and the envelope
+-- ARGV[11…] objects     of each event: "<tenant>/<key>", '' without key
 --
 -- Replies {'stored', last_seq, prevs, exception…}: the stored events took the seqs up to last_seq without a hole,
 --           prevs are theirs, joined by spaces, empty for null; calls that stored nothing are the exceptions
 --           {first event, 'conflict', head} | {first event, 'reused'} | {first event, 'gone'}
 --           {first event, 'duplicate', last_seq, events, prev of the first}
 --         {'late'}        a flush with a higher n was here before; nothing written
---         {'malformed'}   an envelope does not begin with a type or holds a separator, or the options are not as documented;
---                         nothing written
+--         {'malformed'}   records and objects do not match, an envelope does not begin with a type, or the options are not as
+--                         documented; nothing written
 --
 -- A flush of one event and one of 256 both matter: the first is latency, the second throughput. So all that is known is
 -- read with two commands and written with three, and tables are made only where they are needed.
@@ -38,19 +39,35 @@ local log, meta, heads, heads_old, states = KEYS[1], KEYS[2], KEYS[3], KEYS[4], 
 local delayed, delayed_events = KEYS[6], KEYS[7]
 local argv = ARGV
 local process, n, now_us, options = argv[1], tonumber(argv[2]), tonumber(argv[4]), argv[9]
-local events = (#argv - 9) / 2
+local events, records = #argv - 10, argv[10]
 local format, find, match, sub = string.format, string.find, string.match, string.sub
 local entry_events, max_events, max_fields, call_us, once_ms = 256, 1000, 128, 3600000000, '86400000'
 local along_bytes, max_told = 1024, 16
 
-if events < 1 or events > max_events or events % 1 ~= 0 then return {'malformed'} end
+if events < 1 or events > max_events then return {'malformed'} end
 
--- An envelope begins with its type; the topic is the type's first segment.
-local topic_shape = '^{"type":"([%w_-]+)[%w_.-]*","tenant":"'
-local first_topic = match(argv[11], topic_shape)
--- Between the envelopes of an entry; no JSON text holds it.
-local separator = '\30'
-if not first_topic or find(argv[11], separator, 1, true) then return {'malformed'} end
+-- An envelope begins with its type; the topic is the type's first segment. The separator stands in no JSON text.
+local separator, topic_shape = '\30', '^\30{"type":"([%w_-]+)[%w_.-]*","tenant":"'
+local first_topic = match(records, topic_shape)
+if not first_topic then return {'malformed'} end
+
+-- Where each record begins, and the topics of those that are not of the first one.
+local begins, other_topics = {1}, {}
+local start = sub(records, 1, 11 + #first_topic)
+local start_length = #start
+for i = 1, events do
+  local at = begins[i]
+  -- The topic is looked for only where a record begins unlike the first one.
+  if sub(records, at, at + start_length - 1) ~= start then
+    local topic = match(records, topic_shape, at)
+    if not topic then return {'malformed'} end
+    -- `order` and `order.paid` begin differently and are one topic.
+    if topic ~= first_topic then other_topics[i] = topic end
+  end
+  local following = find(records, separator, at + 1, true)
+  if (following == nil) ~= (i == events) then return {'malformed'} end
+  begins[i + 1] = following or #records + 1
+end
 
 local call, first_field, first_last = 'call:' .. process, 'topic:' .. first_topic, 'last:' .. first_topic
 local known = redis.call('HMGET', meta, 'last', 'events', 'bytes', 'headsClosed', first_field, call, first_last)
@@ -80,17 +97,17 @@ end
 
 -- A lone plain event, the path of latency: the same as below, without a table made (19 µs instead of 29).
 if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and argv[8] == '' then
-  local one, envelope, last_before = argv[10], argv[11], known[1] or '0'
+  local one, last_before = argv[11], known[1] or '0'
   local prev = one ~= '' and (redis.call('HGET', heads, one) or known[4] and redis.call('HGET', heads_old, one)) or ''
   local time = redis.call('TIME')
   local last = format('%d', math.max(last_before + 1, time[1] * 1000000 + time[2], argv[3] + 1))
-  redis.call('XADD', log, last .. '-0', prev, envelope)
+  redis.call('XADD', log, last .. '-0', prev, records)
   if one ~= '' then redis.call('HSET', heads, one, last) end
   redis.call('HSET', meta, 'last', last, 'events', format('%d', (known[2] or 0) + 1),
-    'bytes', format('%d', (known[3] or 0) + #envelope), first_field, format('%d', (known[5] or 0) + 1), first_last, last,
+    'bytes', format('%d', (known[3] or 0) + #records - 1), first_field, format('%d', (known[5] or 0) + 1), first_last, last,
     call, format('%d ', n) .. last .. ' 1 []')
   -- A small one travels with its hint: who waits for it need not come and read it.
-  local along = argv[7] ~= '' and #envelope <= along_bytes and '\n\n' .. prev .. '\n' .. envelope or ''
+  local along = argv[7] ~= '' and #records <= along_bytes and '\n\n' .. prev .. '\n' .. records or ''
   local hint = last_before .. ' ' .. last .. '\n' .. argv[7] .. along
   redis.call('PUBLISH', argv[6], hint)
   redis.call('PUBLISH', topic_wake .. first_topic, argv[6] .. ' ' .. before_of(first_topic, known[7]) .. ' ' .. hint)
@@ -98,13 +115,12 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
 end
 
 -- Heads of all objects, asked at once; `head` has those that this flush has moved.
-local object = {}
-for i = 1, events do object[i] = argv[2 * i + 8] end
-local head, found = {}, redis.call('HMGET', heads, unpack(object))
+local function object(i) return argv[i + 10] end
+local head, found = {}, redis.call('HMGET', heads, unpack(argv, 11))
 if known[4] then
   local missed, at = {}, {}
   for i = 1, events do
-    if not found[i] then missed[#missed + 1], at[#at + 1] = object[i], i end
+    if not found[i] then missed[#missed + 1], at[#at + 1] = object(i), i end
   end
   if #missed > 0 then
     local old = redis.call('HMGET', heads_old, unpack(missed))
@@ -119,29 +135,17 @@ end
 local last_before = tonumber(known[1] or 0)
 local seq = math.max(last_before, now_us - 1, tonumber(argv[3]))
 
--- Decide everything in tables; nothing is written before all of it is decided. The stored events move up in the lists
--- they came in, which saves two: `found` becomes their prevs, ARGV from 10 on their envelopes.
-local new_heads, stored, bytes = {}, 0, 0
+-- Decide everything in tables; nothing is written before all of it is decided. The prevs of the stored events move up in
+-- `found`, which saves a list; `kept` says which events they are, where some are not stored.
+local new_heads, stored, bytes, kept = {}, 0, 0, options ~= '' and {} or nil
 local first_count, counts, exceptions, new_states, new_onces, appended, malformed = 0, {}, {}, {}, {}, {}, false
 
--- The hot loop. The topic is looked for only where an envelope begins unlike the first one.
-local start = sub(argv[11], 1, 10 + #first_topic)
-local start_length = #start
 local function take(first, count)
   local at, moved = stored, #new_heads
   for i = first, first + count - 1 do
-    local one, envelope = object[i], argv[2 * i + 9]
-    if find(envelope, separator, 1, true) then malformed = true return end
-    if sub(envelope, 1, start_length) == start then
-      first_count = first_count + 1
-    else
-      local topic = match(envelope, topic_shape)
-      if not topic then malformed = true return end
-      -- `order` and `order.paid` begin differently and are one topic.
-      if topic == first_topic then first_count = first_count + 1 else counts[topic] = (counts[topic] or 0) + 1 end
-    end
-    seq, at, bytes = seq + 1, at + 1, bytes + #envelope
-    local prev = ''
+    local one, topic, prev = argv[i + 10], other_topics[i], ''
+    if topic then counts[topic] = (counts[topic] or 0) + 1 else first_count = first_count + 1 end
+    seq, at = seq + 1, at + 1
     if one ~= '' then
       -- Numbers above 10^14 become text only by format: Lua's own conversion rounds them. %d is exact up to 2^53.
       local own = format('%d', seq)
@@ -151,9 +155,20 @@ local function take(first, count)
       moved = moved + 2
     end
     found[at] = prev
-    argv[at + 9] = envelope
+    if kept then kept[at] = i end
   end
-  stored = at
+  stored, bytes = at, bytes + begins[first + count] - begins[first] - count
+end
+
+-- The records of the stored events from `first` to `last`.
+local function records_of(first, last)
+  if stored == events then
+    if last - first + 1 == events then return records end
+    return sub(records, begins[first], begins[last + 1] - 1)
+  end
+  local list = {}
+  for k = first, last do list[#list + 1] = sub(records, begins[kept[k]], begins[kept[k] + 1] - 1) end
+  return table.concat(list)
 end
 
 -- Calls with options, and the plain ones between them, in order.
@@ -172,7 +187,7 @@ local function take_calls()
     if option.delayed and (appended[option.delayed] or not redis.call('ZSCORE', delayed, option.delayed)) then
       return {first, 'gone'}
     end
-    local current = head[object[first]] or found[first] or ''
+    local current = head[object(first)] or found[first] or ''
     if option.expectPrev and option.expectPrev ~= current then return {first, 'conflict', current} end
   end
 
@@ -197,16 +212,15 @@ local function take_calls()
     local first, count, option = given[1], given[2], given[3]
     if not is_whole(first) or not is_whole(count) then malformed = true return end
     if first < at or count < 1 or first + count - 1 > events then malformed = true return end
-    if not is_option(option, object[first] ~= '') then malformed = true return end
+    if not is_option(option, object(first) ~= '') then malformed = true return end
     if first > at then take(at, first - at) end
     local exception, before = hindrance(first, option), stored
     if exception then
       exceptions[#exceptions + 1] = exception
     else
       take(first, count)
-      if malformed then return end
       if option.delayed then appended[option.delayed] = true end
-      if option.state then new_states[#new_states + 1] = {object[first], option.state} end
+      if option.state then new_states[#new_states + 1] = {object(first), option.state} end
       if option.once then
         new_onces[option.once_key] = format('%d %d %s %s', seq, count, found[before + 1], option.body)
       end
@@ -233,7 +247,7 @@ local last = format('%d', seq)
 for from = 1, stored, entry_events do
   local to = math.min(from + entry_events - 1, stored)
   local id, chain = format('%d-0', seq - stored + to), table.concat(found, ' ', from, to)
-  redis.call('XADD', log, id, chain, table.concat(argv, separator, from + 9, to + 9))
+  redis.call('XADD', log, id, chain, records_of(from, to))
 end
 for from = 1, #new_heads, 2 * entry_events do
   redis.call('HSET', heads, unpack(new_heads, from, math.min(from + 2 * entry_events - 1, #new_heads)))
@@ -278,7 +292,7 @@ for i = 1, #topics do redis.call('PUBLISH', topic_wake .. topics[i], argv[6] .. 
 if argv[8] ~= '' then
   local partition, prefix = match(argv[8], '^(%d+) (.*)$')
   for i = 1, stored do
-    local own, prev, envelope = format('%d', seq - stored + i), found[i], argv[i + 9]
+    local own, prev, envelope = format('%d', seq - stored + i), found[i], sub(records_of(i, i), 2)
     local kind, tenant, rest, data = match(envelope, '^{"type":"([%w_.-]+)","tenant":"([^"]+)"([^\n]*)}\n(.*)$')
     -- Above only the start of an envelope is looked at; what is stored must not fail any more.
     if kind then

@@ -12,8 +12,10 @@ export interface FlushInput {
   kinds: string
   live: string
   options: string
-  /** Object and envelope of each event, in turn. */
-  events: WrittenArgs
+  /** Of all events, one behind the other: one argument. */
+  records: string | WrittenArgs
+  /** Of each event. */
+  objects: WrittenArgs
 }
 
 export type Exception =
@@ -45,7 +47,7 @@ export const publishScript = defineScript({
     keys.delayed,
     keys.delayedEvents,
   ],
-  args: ({ keys, process, n, floor, nowUs, kinds, live, options, events }) => [
+  args: ({ keys, process, n, floor, nowUs, kinds, live, options, records, objects }) => [
     process,
     n,
     floor,
@@ -55,7 +57,8 @@ export const publishScript = defineScript({
     kinds,
     live,
     options,
-    events,
+    records,
+    objects,
   ],
   reply: ([kind, last, prevs, ...exceptions]: [
     'stored' | 'late' | 'malformed',

@@ -1,10 +1,11 @@
 /**
  * One event, checked and written as it will lie in the log, in the form in which it travels there.
  *
- * Publishing is mostly the making of text, so it is made once: an event's arguments on the wire are one text, whose byte
- * counts are added up from its parts instead of being counted again over the whole.
+ * Publishing is mostly the making of text, so it is made once, and byte counts are added up from the parts instead of being
+ * counted again over the whole.
  */
 import { checkTenant, checkText, checkTime, checkType, defaultTenant, limits, writeJson } from '../event.ts'
+import { separator } from '../log/entry.ts'
 import { objectHash, objectHashStart, plainKeyHash } from '../log/partition.ts'
 
 export interface EventInput {
@@ -27,8 +28,10 @@ export interface WrittenEvent {
   /** Of the object, to choose the partition; undefined without key. */
   readonly hash: number | undefined
   readonly data: string
-  /** Object and envelope, two arguments on the wire. */
-  readonly wire: string
+  /** The object as an argument on the wire. */
+  readonly objectArg: string
+  /** The envelope as it lies in its entry. */
+  readonly record: string
   /** Of the envelope. */
   readonly bytes: number
 }
@@ -108,17 +111,17 @@ export function writeEvent(type: string, data: unknown, place: EventPlace): Writ
   }
   const json = writeJson(data)
   bytes += 2 + Buffer.byteLength(json)
-  const wire = `$${objectBytes}\r\n${object}\r\n$${bytes}\r\n${header}}\n${json}\r\n`
-  // Makes it one piece of memory. V8 would keep a tree of ten until it is sent, and copy that in garbage collections.
-  wire.charCodeAt(0)
-  return { kind: kind.text, object, hash, data: json, wire, bytes }
+  const objectArg = object === '' ? noObject : `$${objectBytes}\r\n${object}\r\n`
+  const record = `${separator}${header}}\n${json}`
+  // Makes each one piece of memory. V8 would keep trees until they are sent, and copy them in garbage collections.
+  objectArg.charCodeAt(0)
+  record.charCodeAt(0)
+  return { kind: kind.text, object, hash, data: json, objectArg, record, bytes }
 }
 
-export function envelopeOf({ wire, object }: WrittenEvent): string {
-  const objectStart = wire.indexOf('\n') + 1
-  const start = wire.indexOf('\n', objectStart + object.length + 2) + 1
-  return wire.slice(start, -2)
-}
+const noObject = '$0\r\n\r\n'
+
+export const envelopeOf = ({ record }: WrittenEvent): string => record.slice(1)
 
 function writeTimeAndTrace(time: EventInput['time'], trace: string | undefined): string {
   let text = ''

@@ -5,6 +5,7 @@
  * dies anywhere, neither double nor lose it, and nothing needs to be repeated here: the next look finds what is left.
  */
 import { kindOf, readEnvelope } from '../event.ts'
+import { separator } from '../log/entry.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { hintKinds } from '../publish/lane.ts'
 import { type DueReply, dueScript, publishScript } from '../publish/scripts.ts'
@@ -105,10 +106,8 @@ async function append(context: AppendContext, partition: number, events: DueRepl
     kinds: hintKinds(new Set(events.map(({ envelope }) => kindText(envelope)))),
     live: liveChannelPrefix === '' ? '' : `${partition} ${liveChannelPrefix}`,
     options: JSON.stringify(events.map(({ number }, i) => [i + 1, 1, { delayed: number }])),
-    events: {
-      text: events.map(({ envelope }) => writeArg(objectOf(envelope)) + writeArg(envelope)).join(''),
-      count: 2 * events.length,
-    },
+    records: events.map(({ envelope }) => separator + envelope).join(''),
+    objects: { text: events.map(({ envelope }) => writeArg(objectOf(envelope))).join(''), count: events.length },
   })
   if (reply.kind !== 'stored') throw new Error(`delayed events of partition ${partition} were ${reply.kind}`)
   const stored = events.length - reply.exceptions.length

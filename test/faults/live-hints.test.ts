@@ -25,7 +25,8 @@ async function publishUnheard(redis: Redis, bus: Bus, type: string, partition = 
   await runScript(redis, publishScript, {
     ...{ process: '', n: 0, floor: 0, kinds: `default:${type}`, live: '', options: '' },
     keys: { ...partitionKeys(bus.namespace, tags[partition]!), wake: 'elsewhere:wake' },
-    events: { text: writeArg('') + writeArg(envelopeOf('', type)), count: 2 },
+    records: `\x1e${envelopeOf('', type)}`,
+    objects: { text: writeArg(''), count: 1 },
   })
 }
 

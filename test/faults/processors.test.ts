@@ -71,7 +71,8 @@ test('an event whose kinds are unknown, as docs/wire.md allows, reaches a proces
       kinds: '',
       live: '',
       options: '',
-      events: { text: writeArg('default/k') + writeArg(`{"type":"a.b","tenant":"default","key":"k"}\n${n}`), count: 2 },
+      records: `\x1e{"type":"a.b","tenant":"default","key":"k"}\n${n}`,
+      objects: { text: writeArg('default/k'), count: 1 },
     })
     expect(reply.kind).toBe('stored')
     // Before the next: a processor that waits is the one that takes the event from its hint.

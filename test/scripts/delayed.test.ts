@@ -184,8 +184,8 @@ describe('publish.lua', () => {
       '',
       '',
       '[[1,1,{"delayed":"1"}]]',
+      `\x1e${envelopeOf('acme/k')}`,
       'acme/k',
-      envelopeOf('acme/k'),
     ]
     expect(await redis.eval(publishScript.source, 5, ...five, ...args)).toEqual(['malformed'])
   })

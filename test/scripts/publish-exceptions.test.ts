@@ -61,7 +61,7 @@ describe('exceptions', () => {
       [4, 'conflict', '100'],
     ]
     expect(reply).toEqual(stored(101, ['', ''], exceptions))
-    expect((await p.entries()).map(([id, [, envelopes]]) => [id, envelopes!.split('\x1e').length])).toEqual([
+    expect((await p.entries()).map(([id, [, records]]) => [id, records!.split('\x1e').length - 1])).toEqual([
       ['10-0', 1],
       ['101-0', 2],
     ])

@@ -40,7 +40,8 @@ const filesIn = (folder: string, ending: string): string[] =>
     .map((entry) => relative(root, join(entry.parentPath, entry.name)))
 
 const keys = partitionKeys('ns', '0.0')
-const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', events: { text: '', count: 2 } }
+const objects = { text: '', count: 1 }
+const flush = { keys, process: 'p', n: 1, floor: 0, kinds: '', live: '', options: '', records: '', objects }
 
 const timing = { heartbeatMs: 1, expiryMs: 1, graceMs: 1, joinDelayMs: 1 }
 const beat = {

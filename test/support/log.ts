@@ -89,7 +89,7 @@ export async function soundLog(objects = 40): Promise<SpoiledLog> {
     },
     async remove(id) {
       const [entry] = await redis.xrange(keys.log, id, id)
-      const envelopes = entry![1][1]!.split('\x1e')
+      const envelopes = entry![1][1]!.split('\x1e').slice(1)
       await redis.xdel(keys.log, id)
       await redis.hincrby(keys.meta, 'events', -envelopes.length)
       await redis.hincrby(keys.meta, 'bytes', -envelopes.reduce((sum, text) => sum + Buffer.byteLength(text), 0))
@@ -137,9 +137,9 @@ export async function fsckWhile(
 
 /** As publish.lua writes them. */
 function fieldsOf(events: readonly Appended[]): (string | Buffer)[] {
-  const envelopes = events.flatMap(({ envelope }, i) => [...(i > 0 ? [separator] : []), envelope])
+  const records = events.flatMap(({ envelope }) => [separator, envelope])
   return [
     events.map(({ prev = '' }) => prev).join(' '),
-    Buffer.concat(envelopes.map((text) => Buffer.from(text as string))),
+    Buffer.concat(records.map((text) => Buffer.from(text as string))),
   ]
 }

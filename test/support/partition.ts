@@ -17,7 +17,7 @@ export interface FlushCall {
   delayed?: unknown
 }
 
-export type FlushWish = Partial<Omit<FlushInput, 'keys' | 'options' | 'events'>> & {
+export type FlushWish = Partial<Omit<FlushInput, 'keys' | 'options' | 'records' | 'objects'>> & {
   /** `[first event, events, options]` of each call that has options, or the raw text. */
   calls?: readonly (readonly [first: number, count: number, options: FlushCall])[] | string
 }
@@ -107,10 +107,11 @@ export function testPartition(redis = plainRedis()): Partition {
     namespace,
     keys,
     async flush(events, { calls = '', ...wish } = {}) {
-      const flat = events.flatMap((event) => (typeof event === 'string' ? [event, envelopeOf(event)] : event))
+      const pairs = events.map((event) => (typeof event === 'string' ? [event, envelopeOf(event)] : event))
       const options = typeof calls === 'string' ? calls : JSON.stringify(calls)
-      const written = { text: flat.map(writeArg).join(''), count: flat.length }
-      const input = { keys, process: '', n: 0, floor: 0, kinds: '', live: '', ...wish, options, events: written }
+      const records = pairs.map(([, envelope]) => (envelope === undefined ? '' : `\x1e${envelope}`)).join('')
+      const objects = { text: pairs.map(([object]) => writeArg(object!)).join(''), count: pairs.length }
+      const input = { keys, process: '', n: 0, floor: 0, kinds: '', live: '', ...wish, options, records, objects }
       const reply = await runScript(redis, publishScript, input)
       return reply.kind === 'stored' ? { ...reply, prevs: reply.prevs.split(' ') } : reply
     },

@@ -27,7 +27,7 @@ export async function storedEvents(redis: Redis, namespace: string): Promise<Sto
     for (const [id, fields] of await redis.xrange(`${namespace}:{${tag}}:log`, '-', '+')) {
       const last = Number(id.split('-')[0])
       const prevs = fields[0]!.split(' ')
-      const envelopes = fields[1]!.split('\x1e')
+      const envelopes = fields[1]!.split('\x1e').slice(1)
       for (const [i, envelope] of envelopes.entries()) {
         const seq = last - envelopes.length + i + 1
         events.push({ partition, seq, id: `${partition}-${seq}`, ...readFields(prevs[i]!, envelope) })
