@@ -236,6 +236,17 @@ describe('what it costs', () => {
     expect((await callsOf(redis, 'xrange')) - before).toBeLessThanOrEqual(4)
   })
 
+  test('[L01] where nothing happens a look is one command, whatever is followed', async () => {
+    const url = await ownRedis()
+    const redis = plainRedis(url)
+    const bus = testBus({ redis: url })
+    await Promise.all(Array.from({ length: 50 }, (_, i) => bus.live(`topic${i}.*`).ready()))
+    const asked = () => callsOf(redis, 'hmget', 'hget', 'xrange')
+    const [looks, before] = [await callsOf(redis, 'xread'), await asked()]
+    await eventually(async () => (await callsOf(redis, 'xread')) >= looks + 2)
+    expect(await asked()).toBe(before)
+  })
+
   test('[L01] a flood of what nobody wants hardly delays what is wanted, nor one of what everybody wants', async () => {
     const url = await ownRedis()
     const publisher = testBus({ redis: url, partitions: 4 })

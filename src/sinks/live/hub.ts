@@ -233,8 +233,17 @@ export class LiveHub {
     // Where hints keep coming none was the last: the next one shows whether one is missing.
     const quietSince = clock.monotonicMs() - floodMs
     const quiet = [...namespace.partitions.keys()].filter((partition) => this.#hintedAt[partition]! < quietSince)
-    await Promise.all(quiet.map((partition) => this.#lookAt(partition)))
+    // One command where nothing happens: an idle process is to cost next to nothing.
+    await Promise.all((await this.#grown(quiet)).map((partition) => this.#lookAt(partition)))
     return { againInMs: lookMs }
+  }
+
+  async #grown(partitions: readonly number[]): Promise<number[]> {
+    if (partitions.length === 0) return []
+    const keys = partitions.map((partition) => this.#context.namespace.partitions[partition]!.log)
+    const from = partitions.map((partition) => `${this.position(partition)}-0`)
+    const grown = await this.#redis.xread('COUNT', 1, 'STREAMS', ...keys, ...from)
+    return (grown ?? []).map(([key]) => partitions[keys.indexOf(key)]!)
   }
 
   async #lookAt(partition: number): Promise<void> {
