@@ -24,6 +24,26 @@ import { Publisher } from './publish/publisher.ts'
 import { type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type Registry } from './registry.ts'
+import { isUnknownOf, named, unknownOption } from './unknown-name.ts'
+
+const known = {
+  publish: new Set<keyof PublishOptions>([
+    'tenant',
+    'key',
+    'time',
+    'trace',
+    'idempotencyKey',
+    'expectPrev',
+    'timeout',
+    'delay',
+    'at',
+  ]),
+  commit: new Set<keyof CommitOptions>(['tenant', 'state', 'idempotencyKey', 'expectPrev', 'timeout']),
+  publishAll: new Set(['timeout']),
+  /** Of one event of a commit. */
+  more: new Set(['time', 'trace']),
+}
+const noMore = {}
 
 export class Publishing {
   readonly delayer: Delayer
@@ -62,6 +82,7 @@ export class Publishing {
 
   publish(type: string, data: unknown, options: PublishOptions): Promise<Published> {
     return new Promise((resolve, reject) => {
+      checkNames(options, known.publish)
       const event = this.write(type, data, options)
       const call = this.#call(event, options.timeout, resolve, reject)
       const plain = options.idempotencyKey === undefined && options.expectPrev === undefined
@@ -71,12 +92,14 @@ export class Publishing {
 
   commit(key: string, events: readonly CommitEvent<Registry>[], options: CommitOptions): Promise<Published[]> {
     return new Promise((resolve, reject) => {
+      checkNames(options, known.commit)
       checkCount(events)
       checkText('key', key, limits.keyBytes)
       const { tenant, timeout } = options
       const written = events.map((event) => {
         if (!Array.isArray(event)) throw notAnEvent(event, '[type, data]')
-        const [type, data, more] = event
+        const [type, data, more = noMore] = event
+        checkNames(more, known.more)
         return this.write(type, data, { ...more, tenant, key })
       })
       checkOneObject(written)
@@ -88,6 +111,7 @@ export class Publishing {
   }
 
   async publishAll(events: readonly PublishAllEvent[], options: { timeout?: Duration }): Promise<PublishAllAnswer[]> {
+    checkNames(options, known.publishAll)
     checkCount(events)
     const answers = events.map(async (event) => {
       if (typeof event !== 'object' || event === null) throw notAnEvent(event, '{ type, data }')
@@ -103,6 +127,7 @@ export class Publishing {
   }
 
   async delay(type: string, data: unknown, options: DelayOptions): Promise<Delayed> {
+    checkNames(options, known.publish)
     const event = this.write(type, data, options)
     return this.delayer.delay(event, options, this.#timeoutMs(options.timeout))
   }
@@ -168,6 +193,13 @@ export class Publishing {
       // A lost connection: the next few thousand events, or the loop, try again.
       .catch(() => undefined)
   }
+}
+
+function checkNames(options: object, names: ReadonlySet<string>): void {
+  const unknown = unknownOption(options, names)
+  if (unknown === undefined) return
+  const value = shown((options as Record<string, unknown>)[unknown])
+  throw BusbarError.of('EVENT_INVALID', { field: named(unknown), value, problem: isUnknownOf(unknown, names) })
 }
 
 const notAnEvent = (event: unknown, shape: string): BusbarError =>

@@ -6,7 +6,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { BusbarError, shown } from '../errors.ts'
 import { mayPass } from '../redis/connection.ts'
-import { isUnknown, named } from './unknown-name.ts'
+import { isUnknown, named } from '../unknown-name.ts'
 
 export const acceptedTypes = ['application/json']
 
