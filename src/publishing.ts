@@ -27,7 +27,7 @@ import { applyRegistry, type Registry } from './registry.ts'
 import { isUnknownOf, named, unknownOption } from './unknown-name.ts'
 
 const known = {
-  publish: new Set<keyof PublishOptions>([
+  publish: new Set<keyof PublishOptions | keyof PublishAllEvent>([
     'tenant',
     'key',
     'time',
@@ -37,8 +37,11 @@ const known = {
     'timeout',
     'delay',
     'at',
+    // Whoever has an event as a whole may pass it on as it is.
+    'type',
+    'data',
   ]),
-  commit: new Set<keyof CommitOptions>(['tenant', 'state', 'idempotencyKey', 'expectPrev', 'timeout']),
+  commit: new Set<keyof CommitOptions | 'key'>(['tenant', 'state', 'idempotencyKey', 'expectPrev', 'timeout', 'key']),
   publishAll: new Set(['timeout']),
   /** Of one event of a commit. */
   more: new Set(['time', 'trace']),
@@ -95,6 +98,7 @@ export class Publishing {
       checkNames(options, known.commit)
       checkCount(events)
       checkText('key', key, limits.keyBytes)
+      checkSameKey(key, options)
       const { tenant, timeout } = options
       const written = events.map((event) => {
         if (!Array.isArray(event)) throw notAnEvent(event, '[type, data]')
@@ -200,6 +204,13 @@ function checkNames(options: object, names: ReadonlySet<string>): void {
   if (unknown === undefined) return
   const value = shown((options as Record<string, unknown>)[unknown])
   throw BusbarError.of('EVENT_INVALID', { field: named(unknown), value, problem: isUnknownOf(unknown, names) })
+}
+
+/** A place that is shared with publishes has a key, too; another one than the commit's would be without effect. */
+function checkSameKey(key: string, options: CommitOptions & { key?: unknown }): void {
+  if (options.key === undefined || options.key === key) return
+  const problem = `must be the key of the commit, ${shown(key)}`
+  throw BusbarError.of('EVENT_INVALID', { field: 'key', value: shown(options.key), problem })
 }
 
 const notAnEvent = (event: unknown, shape: string): BusbarError =>

@@ -94,6 +94,7 @@ describe('calls', () => {
     ['publish', (bus) => bus.publish('a.b', 1, { delay: '5m', kye: 'k' } as Anything), 'did you mean "key"?'],
     ['publish', (bus) => bus.publish('a.b', 1, 'x' as Anything), '"0" is unknown; there is tenant, key, '],
     ['commit', (bus) => bus.commit('k', [['a.b']], { stat: {} } as Anything), 'did you mean "state"?'],
+    ['commit', (bus) => bus.commit('k', [['a.b']], { key: 'l' } as Anything), 'must be the key of the commit, "k"'],
     ['commit', (bus) => bus.commit('k', [['a.b', 1, { tme: 1 }]] as Anything), 'did you mean "time"?'],
     ['publishAll', (bus) => bus.publishAll([{ type: 'a.b' }], { timeuot: 1 } as Anything), 'did you mean "timeout"?'],
   ])('%s', async (_, call, says) => {
@@ -117,7 +118,11 @@ describe('calls', () => {
     await expect(bus.run({ onyl: ['a'] } as Anything)).rejects.toMatchObject({ code: 'PARAMETER_INVALID' })
   })
 
-  test('an option that is undefined is not given', async () => {
-    await testBus().publish('a.b', 1, { dealy: undefined } as Anything)
+  test('an option that is undefined is not given; a whole event may be its own place', async () => {
+    const bus = testBus()
+    await bus.publish('a.b', 1, { dealy: undefined } as Anything)
+    const whole = { type: 'a.b', data: 1, key: 'k' }
+    await bus.publish(whole.type, whole.data, whole)
+    await bus.commit('k', [['a.b']], { key: 'k' } as Anything)
   })
 })
