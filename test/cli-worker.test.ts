@@ -55,7 +55,7 @@ export default bus`,
     const screen = worker.stdout.join('\n')
     expect(screen).toContain('loaded typed 2 high\nloaded a\nloaded b\nrun bus {"signals":false}\nBusbar ')
     expect(screen).toContain(
-      `\n  Namespace  ${namespace}\n  Runs       retention only: nothing is declared\n  Worker     `,
+      `\n  Namespace  ${namespace}\n  Runs       no processor, no task: call bus.processor(…) or bus.task(…) in the module, where the bus is made\n  Worker     `,
     )
     expect(screen.match(/run bus/g)).toHaveLength(1)
     worker.kill('SIGTERM')
@@ -206,6 +206,19 @@ export const bus = {
     const bus = testBus()
     await expect(bus.run({ only: ['serch'] })).rejects.toMatchObject({ code: 'NOT_DECLARED' })
     expect(bus.telemetry.counts().has('redis.connected')).toBe(false)
+  })
+
+  test('flags that are for the modules to decide are refused, and say where', async () => {
+    const flags = ['--redis', 'redis://:hidden@h', '--namespace', 'x', '--publish-timeout', '1s', '--http-port', '1']
+    const { code, stderr } = await runCli(['worker', 'app.ts', ...flags, '--log-level', 'debug'], { cwd: app() })
+    expect(code).toBe(2)
+    expect(stderr).toContain('error SETTING_INVALID: 4 settings are not usable:')
+    expect(stderr).toContain('  - --redis has no effect: set it in the module, busbar({ redis: … })\n')
+    expect(stderr).toContain(
+      '  - --publish-timeout has no effect: set it in the module, busbar({ publish: { timeout: … } })\n',
+    )
+    expect(stderr).toContain('  - --http-port has no effect: a worker opens no HTTP door')
+    expect(stderr).not.toContain('hidden')
   })
 
   test('Redis that does not answer ends it with 3', async () => {
