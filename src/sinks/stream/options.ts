@@ -109,7 +109,10 @@ export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
     attempts: attempts === Number.POSITIVE_INFINITY ? attempts : whole('retry.attempts', attempts, 1_000_000),
     backoffMs: [duration('retry.backoff[0]', first), duration('retry.backoff[1]', most)],
     onPoison,
-    commit: commit === 'each' || commit === 'batch' ? commit : { everyMs: duration('commit', commit) },
+    commit:
+      commit === 'each' || commit === 'batch'
+        ? commit
+        : { everyMs: duration("commit, unless 'each' or 'batch',", commit) },
     prefetch: whole('prefetch', options.prefetch ?? 1_000, 100_000),
     use: options.use ?? [],
     concurrency: concurrency === undefined ? undefined : whole('concurrency', concurrency, 10_000),
