@@ -177,7 +177,7 @@ test('[S12] what is named and does not stand still is said, and ends with 1', as
   const none = '0 partitions and 0 objects go on.\n'
   const cases: [string[], string, string][] = [
     [['resume', 'mail', '--partition', '99'], none, 'There is no partition 99: they are 0 to 1.\n'],
-    [['resume', 'mail', '--partition', '1'], none, 'Partition 1 of mail is not blocked; no partition is.\n'],
+    [['resume', 'mail', '--partition', '1'], none, 'Partition 1 of mail is not blocked. Blocked: none.\n'],
     [
       ['resume', 'mail', '--object', 'foo'],
       none,

@@ -123,12 +123,12 @@ function notBlocked({ name, partitions }: StreamFacts, partition: number): strin
   if (partition >= partitions.length)
     return `There is no partition ${partition}: they are 0 to ${partitions.length - 1}.`
   const blocked = partitions.filter((one) => one.blocked).map((one) => one.partition)
-  const those = blocked.length === 0 ? 'no partition' : blocked.join(', ')
-  return `Partition ${partition} of ${name} is not blocked; ${those} is.`
+  return `Partition ${partition} of ${name} is not blocked. Blocked: ${blocked.join(', ') || 'none'}.`
 }
 
 function notParked(parked: readonly ParkedObject[], name: string, object: string): string {
   const objects = parked.map((one) => one.object)
+  if (objects.includes(object)) return printable(`${shown(object)} goes on already: its events are being worked off.`)
   const meant = objects.find((one) => one.endsWith(`/${object}`)) ?? didYouMean(object, objects)
   const shape = /[/#]/.test(object) ? '' : ' Objects are written tenant/key.'
   const hint = meant ? `Did you mean ${shellWord(meant)}?` : `\`busbar streams parked ${name}\` lists those that are.`
