@@ -2,8 +2,8 @@
  * Keeps a running total per customer from the orders in the log, and says when one becomes a regular.
  *
  *   npx busbar worker examples/stream-processor.ts        in as many terminals as you like: they share the partitions
- *   npx busbar publish order.paid '{"customer":"ada","total":60}' --key customer:ada --namespace shop
- *   npx busbar streams --namespace shop
+ *   npx busbar publish order.paid '{"customer":"ada","total":60}' --key customer:ada --namespace loyalty
+ *   npx busbar streams --namespace loyalty
  *
  * All events of a customer have the same key, so they come here one after the other, also when a worker dies and another
  * takes over. A worker that dies after the publish and before its commit handles the event again: the idempotency key,
@@ -26,7 +26,8 @@ const regularFrom = 100
 
 export const bus = busbar({
   redis: process.env.BUSBAR_REDIS_URL,
-  namespace: process.env.SHOP_NAMESPACE ?? 'shop',
+  // Of its own: orders that others publish need not be of these customers.
+  namespace: process.env.LOYALTY_NAMESPACE ?? 'loyalty',
 })
 
 bus.processor('regulars', { match: 'order.paid', retry: { attempts: 5 }, onPoison: 'park' }, async (events, ctx) => {

@@ -1,7 +1,7 @@
 /** What a bus can be told, checked all at once when it is made. */
 import { resolve } from 'node:path'
 import type { BackboneOptions } from './backbone.ts'
-import { type Bytes, type Duration, type Parsed, parseBytes, parseDuration } from './duration.ts'
+import { asked, type Bytes, type Duration, type Parsed, parseBytes, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import type { GroupTiming } from './group/scripts.ts'
 import { defaultRetention, type Retention } from './log/namespace.ts'
@@ -9,6 +9,7 @@ import { redisOptions } from './redis/connection.ts'
 import type { EventDefinition, Registry } from './registry.ts'
 import { type Clock, type Randomness, systemClock, systemRandomness } from './runtime/clock.ts'
 import { createTelemetry, type TelemetryListener } from './runtime/telemetry.ts'
+import { groupProblems, unknownOptions } from './unknown-name.ts'
 
 export interface BusOptions<R extends Registry = Registry> {
   /** redis://, rediss:// or unix:///path. Without it: an embedded Redis in `dataDir`. */
@@ -65,15 +66,50 @@ export interface Settings extends BackboneOptions {
 const workerShape = /^(?!-$)[A-Za-z0-9._-]{1,64}$/
 const namespaceShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
 
+const known = {
+  bus: new Set<keyof BusOptions>([
+    'redis',
+    'dataDir',
+    'namespace',
+    'partitions',
+    'retention',
+    'events',
+    'liveChannel',
+    'publish',
+    'worker',
+    'group',
+    'onTelemetry',
+    'clock',
+    'randomness',
+  ]),
+  retention: new Set<keyof NonNullable<BusOptions['retention']>>(['age', 'events', 'bytes']),
+  publish: new Set<keyof NonNullable<BusOptions['publish']>>(['timeout', 'maxWaiting', 'maxWaitingBytes']),
+  group: new Set<keyof NonNullable<BusOptions['group']>>(['heartbeat', 'expiry', 'grace', 'joinDelay']),
+  definition: new Set<keyof EventDefinition>(['schema', 'key', 'tenant']),
+}
+
+function unknownProblems(options: BusOptions): string[] {
+  return [
+    ...unknownOptions(options, known.bus),
+    ...groupProblems('retention', options.retention, known.retention),
+    ...groupProblems('publish', options.publish, known.publish),
+    ...groupProblems('group', options.group, known.group),
+    ...Object.entries(options.events ?? {}).flatMap(([type, definition]) =>
+      groupProblems(`events[${shown(type)}]`, definition, known.definition),
+    ),
+  ]
+}
+
 /** Throws SETTING_INVALID with every problem at once. */
 export function checkOptions(options: BusOptions): Settings {
-  const problems: string[] = []
+  const problems = unknownProblems(options)
   const take = <T>(name: string, parsed: Parsed<T>, otherwise: T): T => {
     if (parsed.ok) return parsed.value
     problems.push(`${name} ${parsed.problem}`)
     return otherwise
   }
-  const { redis, namespace = 'busbar', partitions, retention, publish = {}, liveChannel = false } = options
+  const { redis, namespace = 'busbar', partitions, retention, liveChannel = false } = options
+  const publish = options.publish ?? {}
   const clock = options.clock ?? systemClock
   const randomness = options.randomness ?? systemRandomness
   const { worker = randomness.id() } = options
@@ -90,9 +126,9 @@ export function checkOptions(options: BusOptions): Settings {
     },
     registry: new Map(Object.entries(options.events ?? {})),
     liveChannel,
-    timeoutMs: take('publish.timeout', parseDuration(publish.timeout ?? '10s'), 0),
+    timeoutMs: take('publish.timeout', duration(publish.timeout ?? '10s'), 0),
     maxWaiting: take('publish.maxWaiting', count(publish.maxWaiting ?? 100_000, 1, 10_000_000), 0),
-    maxWaitingBytes: take('publish.maxWaitingBytes', parseBytes(publish.maxWaitingBytes ?? '64MiB'), 0),
+    maxWaitingBytes: take('publish.maxWaitingBytes', bytesOf(publish.maxWaitingBytes ?? '64MiB'), 0),
     clock,
     network: clock.network ?? clock,
     randomness,
@@ -105,24 +141,27 @@ export function checkOptions(options: BusOptions): Settings {
   return settings
 }
 
+const duration = (value: unknown): Parsed<number> => asked(parseDuration(value), value)
+const bytesOf = (value: unknown): Parsed<number> => asked(parseBytes(value), value)
+
 type Take = <T>(name: string, parsed: Parsed<T>, otherwise: T) => T
 
 function checkRetention({ age, events, bytes }: NonNullable<BusOptions['retention']>, take: Take): Retention {
   return {
-    ageMs: age === undefined ? defaultRetention.ageMs : take('retention.age', parseDuration(age), 0),
+    ageMs: age === undefined ? defaultRetention.ageMs : take('retention.age', duration(age), 0),
     events:
       events === undefined ? defaultRetention.events : take('retention.events', count(events, 0, 1_000_000_000), 0),
-    bytes: bytes === undefined ? null : take('retention.bytes', parseBytes(bytes), 0),
+    bytes: bytes === undefined ? null : take('retention.bytes', bytesOf(bytes), 0),
   }
 }
 
 function checkGroup(group: NonNullable<BusOptions['group']>, take: Take, problems: string[]): GroupTiming {
   const { heartbeat = '1s', expiry = '5s', grace = '8s', joinDelay = '500ms' } = group
   const timing = {
-    heartbeatMs: take('group.heartbeat', parseDuration(heartbeat), 1_000),
-    expiryMs: take('group.expiry', parseDuration(expiry), 5_000),
-    graceMs: take('group.grace', parseDuration(grace), 8_000),
-    joinDelayMs: take('group.joinDelay', parseDuration(joinDelay), 500),
+    heartbeatMs: take('group.heartbeat', duration(heartbeat), 1_000),
+    expiryMs: take('group.expiry', duration(expiry), 5_000),
+    graceMs: take('group.grace', duration(grace), 8_000),
+    joinDelayMs: take('group.joinDelay', duration(joinDelay), 500),
   }
   if (timing.heartbeatMs < 10) problems.push(`group.heartbeat must be at least 10ms; got ${shown(heartbeat)}`)
   // One heartbeat may get lost without anybody being taken for dead.

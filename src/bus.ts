@@ -46,13 +46,16 @@ import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
-import type { ScheduledEvent } from './tasks/schedule.ts'
+import { checkScheduled, type ScheduledEvent } from './tasks/schedule.ts'
 import type { SchedulesView } from './tasks/schedules.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
+import { checkKnown } from './unknown-name.ts'
 import { version } from './version.ts'
 
 const noOptions = {}
+const knownOfLive = new Set<keyof LiveOptions>(['since', 'onGap', 'signal'])
+const knownOfRun = new Set<keyof RunOptions>(['only', 'signals', 'role'])
 const endSignals = ['SIGTERM', 'SIGINT'] as const
 const retentionLoopMs = 10_000
 const closeTimeoutMs = 10_000
@@ -127,6 +130,7 @@ export class Bus<R extends Registry = Registry> {
 
   /** Follows the log: every matching event, in order per partition, from `since` on. */
   live<const P extends Pattern>(pattern: P, options: LiveOptions = {}): Live<EventOf<R, P>> {
+    checkKnown(options, knownOfLive)
     const reader = new LiveReader(
       { hub: () => this.#openHub(), telemetry: this.telemetry, ended: (ended) => this.#readers.delete(ended) },
       pattern,
@@ -164,9 +168,11 @@ export class Bus<R extends Registry = Registry> {
   }
 
   /** Declares an event that is published at each tick of a cron, exactly once however many processes run. */
-  schedule(name: string, cron: string, event: ScheduledEvent, { timezone = 'UTC' }: { timezone?: string } = {}): this {
+  schedule(name: string, cron: string, event: ScheduledEvent, options: { timezone?: string } = {}): this {
+    checkScheduled(name, event, options)
     const { type, data, tenant, key } = event
-    this.#worker.schedules.declare(name, cron, timezone, this.#publishing.write(type, data, { tenant, key }))
+    const written = this.#publishing.write(type, data, { tenant, key })
+    this.#worker.schedules.declare(name, cron, options.timezone ?? 'UTC', written)
     return this
   }
 
@@ -202,7 +208,8 @@ export class Bus<R extends Registry = Registry> {
    * unless the caller has more to end and says `signals: false`. NOT_DECLARED, with nothing started, when `only` has a
    * name that nobody declared.
    */
-  run(options: RunOptions = {}): Promise<this> {
+  async run(options: RunOptions = {}): Promise<this> {
+    checkKnown(options, knownOfRun)
     this.#running ??= this.#run(options).catch((error) => {
       // What has started goes on; the next run() starts the rest.
       this.#running = undefined

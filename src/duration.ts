@@ -48,6 +48,11 @@ export function parseBytes(value: unknown): Parsed<number> {
   return parseAmount(value, byteUnits, bytesProblem)
 }
 
+/** The same answer, its problem ending with what was given. */
+export function asked<T>(parsed: Parsed<T>, value: unknown): Parsed<T> {
+  return parsed.ok ? parsed : { ok: false, problem: `${parsed.problem}; got ${shown(value)}` }
+}
+
 /** In the largest unit that needs no fraction: `formatDuration(90_000)` is `'90s'`. */
 export function formatDuration(ms: number): string {
   return formatAmount(ms, durationUnits)

@@ -127,8 +127,8 @@ export const errorTable = {
   STREAM_NOT_FOUND: row(
     404,
     false,
-    (e: { name: string }) =>
-      `There is no processor ${e.name} in this namespace. \`busbar streams\` lists those there are.`,
+    (e: { name: string; namespace: string; meant?: string | undefined }) =>
+      `There is no processor ${e.name} in namespace "${e.namespace}".${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar streams --namespace ${e.namespace}\` lists those there are.`,
   ),
   STREAM_IN_USE: row(
     409,

@@ -8,6 +8,7 @@
  */
 import { inspect } from 'node:util'
 import { BusbarError, shown } from './errors.ts'
+import { checkValue } from './json-slices.ts'
 
 export const limits = {
   typeBytes: 200,
@@ -277,11 +278,21 @@ function checkRaw(text: string, field: string): void {
   try {
     value = JSON.parse(text)
   } catch (error) {
-    throw unserialisable(field, 'it is not JSON text', error)
+    throw unserialisable(field, `it is not JSON text: ${placeOfFault(text)}`, error)
   }
   if (!text.isWellFormed()) throw unserialisable(field, 'it holds half a surrogate pair')
   // 199 digits and an exponent of two stay below 1e298: only longer ones can be beyond what a number holds.
   if (/[eE]\+?\d{3}|\d{200}/.test(text)) refuseNonFinite(value, field)
+}
+
+/** The parser's own words depend on the version of Node, and do not always say where. */
+function placeOfFault(text: string): string {
+  try {
+    checkValue(text)
+    return 'it cannot be parsed'
+  } catch (error) {
+    return shown(problemOf(error)).slice(1, -1).replaceAll('\\"', '"')
+  }
 }
 
 const maxProblemLength = 200
@@ -332,6 +343,13 @@ export function idWriter(partition: number): (seq: number) => string {
 }
 
 const idShape = /^(0|[1-9]\d{0,2})-([1-9]\d{0,15})$/
+
+/** PARAMETER_INVALID for a text that cannot be an event's id. */
+export function checkId(name: string, id: string): string {
+  if (parseId(id)) return id
+  const problem = 'must be an event id, "<partition>-<seq>"'
+  throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(id), problem })
+}
 
 /** `"<partition>-<seq>"`, or undefined when the text cannot be an event's id. */
 export function parseId(id: string): { partition: number; seq: number } | undefined {

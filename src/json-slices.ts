@@ -55,6 +55,11 @@ export function forEachMember(text: string, visit: (name: string, raw: string) =
   }
 }
 
+/** Throws NotJson unless the text is one value and nothing else. */
+export function checkValue(text: string): void {
+  expectEnd(text, skipValue(text, skipSpace(text, 0)))
+}
+
 /** What the text begins with decides what it can be. */
 export function kindOfJson(text: string): 'object' | 'array' | 'other' {
   const first = text.charCodeAt(skipSpace(text, 0))

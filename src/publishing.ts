@@ -24,6 +24,29 @@ import { Publisher } from './publish/publisher.ts'
 import { type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type Registry } from './registry.ts'
+import { isUnknownOf, named, unknownOption } from './unknown-name.ts'
+
+const known = {
+  publish: new Set<keyof PublishOptions | keyof PublishAllEvent>([
+    'tenant',
+    'key',
+    'time',
+    'trace',
+    'idempotencyKey',
+    'expectPrev',
+    'timeout',
+    'delay',
+    'at',
+    // Whoever has an event as a whole may pass it on as it is.
+    'type',
+    'data',
+  ]),
+  commit: new Set<keyof CommitOptions | 'key'>(['tenant', 'state', 'idempotencyKey', 'expectPrev', 'timeout', 'key']),
+  publishAll: new Set(['timeout']),
+  /** Of one event of a commit. */
+  more: new Set(['time', 'trace']),
+}
+const noMore = {}
 
 export class Publishing {
   readonly delayer: Delayer
@@ -62,6 +85,7 @@ export class Publishing {
 
   publish(type: string, data: unknown, options: PublishOptions): Promise<Published> {
     return new Promise((resolve, reject) => {
+      checkNames(options, known.publish)
       const event = this.write(type, data, options)
       const call = this.#call(event, options.timeout, resolve, reject)
       const plain = options.idempotencyKey === undefined && options.expectPrev === undefined
@@ -71,12 +95,15 @@ export class Publishing {
 
   commit(key: string, events: readonly CommitEvent<Registry>[], options: CommitOptions): Promise<Published[]> {
     return new Promise((resolve, reject) => {
+      checkNames(options, known.commit)
       checkCount(events)
       checkText('key', key, limits.keyBytes)
+      checkSameKey(key, options)
       const { tenant, timeout } = options
       const written = events.map((event) => {
         if (!Array.isArray(event)) throw notAnEvent(event, '[type, data]')
-        const [type, data, more] = event
+        const [type, data, more = noMore] = event
+        checkNames(more, known.more)
         return this.write(type, data, { ...more, tenant, key })
       })
       checkOneObject(written)
@@ -88,6 +115,7 @@ export class Publishing {
   }
 
   async publishAll(events: readonly PublishAllEvent[], options: { timeout?: Duration }): Promise<PublishAllAnswer[]> {
+    checkNames(options, known.publishAll)
     checkCount(events)
     const answers = events.map(async (event) => {
       if (typeof event !== 'object' || event === null) throw notAnEvent(event, '{ type, data }')
@@ -103,6 +131,7 @@ export class Publishing {
   }
 
   async delay(type: string, data: unknown, options: DelayOptions): Promise<Delayed> {
+    checkNames(options, known.publish)
     const event = this.write(type, data, options)
     return this.delayer.delay(event, options, this.#timeoutMs(options.timeout))
   }
@@ -168,6 +197,20 @@ export class Publishing {
       // A lost connection: the next few thousand events, or the loop, try again.
       .catch(() => undefined)
   }
+}
+
+function checkNames(options: object, names: ReadonlySet<string>): void {
+  const unknown = unknownOption(options, names)
+  if (unknown === undefined) return
+  const value = shown((options as Record<string, unknown>)[unknown])
+  throw BusbarError.of('EVENT_INVALID', { field: named(unknown), value, problem: isUnknownOf(unknown, names) })
+}
+
+/** A place that is shared with publishes has a key, too; another one than the commit's would be without effect. */
+function checkSameKey(key: string, options: CommitOptions & { key?: unknown }): void {
+  if (options.key === undefined || options.key === key) return
+  const problem = `must be the key of the commit, ${shown(key)}`
+  throw BusbarError.of('EVENT_INVALID', { field: 'key', value: shown(options.key), problem })
 }
 
 const notAnEvent = (event: unknown, shape: string): BusbarError =>

@@ -55,7 +55,7 @@ export default bus`,
     const screen = worker.stdout.join('\n')
     expect(screen).toContain('loaded typed 2 high\nloaded a\nloaded b\nrun bus {"signals":false}\nBusbar ')
     expect(screen).toContain(
-      `\n  Namespace  ${namespace}\n  Runs       retention only: nothing is declared\n  Worker     `,
+      `\n  Namespace  ${namespace}\n  Runs       no processor, no task: call bus.processor(…) or bus.task(…) in the module, where the bus is made\n  Worker     `,
     )
     expect(screen.match(/run bus/g)).toHaveLength(1)
     worker.kill('SIGTERM')
@@ -91,14 +91,45 @@ export default bus`,
       'Module options.ts cannot be loaded: A setting is not usable:',
       ' (options.ts:2:20)',
     ],
-    ['an import that is not there', 'missing.ts', "Module missing.ts cannot be loaded: Cannot find package 'nowhere'"],
+    [
+      'a package that is not there',
+      'imports.ts',
+      "Module imports.ts cannot be loaded: Cannot find package 'nowhere' (missing.ts:2:9)",
+    ],
+    ['a file that is not there', 'gone.ts', 'Module gone.ts cannot be loaded: Cannot find module ', ' (gone.ts:1:11)'],
+    [
+      'a name that a package does not have',
+      'names.ts',
+      "Module names.ts cannot be loaded: The requested module 'busbar' does not provide an export named 'processer' (names.ts:4:3)",
+    ],
+    [
+      'a name that a package does not have, in JavaScript',
+      'names.mjs',
+      "Module names.mjs cannot be loaded: The requested module 'busbar' does not provide an export named 'processer' (names.mjs:1:10)",
+    ],
+    [
+      'a name that a file does not have',
+      'uses.ts',
+      'Module uses.ts cannot be loaded: No matching export in "',
+      ' (uses.ts:1:10)',
+    ],
+    ['what a library throws', 'library.mjs', 'Module library.mjs cannot be loaded: no way', 'no way'],
   ])('%s is one message with file and line', async (_, file, message, end = '') => {
     const folder = appFolder({
       'app.ts': `import { x } from './lib'\nexport const y: number = x`,
       'lib.ts': `interface A { a: number }\nexport const x: = 2`,
       'bad.mjs': `\n\nlet b = ;`,
       'throws.ts': `interface A {\n  a: number\n}\nexport const a: A = (() => { throw new Error('no such luck') })()`,
-      'missing.ts': `import 'nowhere'`,
+      'missing.ts': `\nimport 'nowhere'`,
+      'imports.ts': `import './missing'`,
+      'gone.ts': `import './nowhere.ts'`,
+      'names.ts': `interface A { a: number }\n\nimport {\n  processer } from 'busbar'\nexport const bus = processer()`,
+      'names.mjs': `import { processer } from 'busbar'\nexport const bus = processer()`,
+      'uses.ts': `import { gone } from './has'\nexport const bus = gone`,
+      'has.ts': `export const here = 1`,
+      'library.mjs': `import 'thrower'`,
+      'node_modules/thrower/package.json': '{"type":"module","exports":"./index.js"}',
+      'node_modules/thrower/index.js': `throw new Error('no way')`,
       'options.ts': `import { busbar } from 'busbar'\nexport const bus = busbar({ partitions: 0 })`,
     })
     const { code, stdout, stderr } = await runCli(['worker', file], { cwd: folder })
@@ -175,6 +206,19 @@ export const bus = {
     const bus = testBus()
     await expect(bus.run({ only: ['serch'] })).rejects.toMatchObject({ code: 'NOT_DECLARED' })
     expect(bus.telemetry.counts().has('redis.connected')).toBe(false)
+  })
+
+  test('flags that are for the modules to decide are refused, and say where', async () => {
+    const flags = ['--redis', 'redis://:hidden@h', '--namespace', 'x', '--publish-timeout', '1s', '--http-port', '1']
+    const { code, stderr } = await runCli(['worker', 'app.ts', ...flags, '--log-level', 'debug'], { cwd: app() })
+    expect(code).toBe(2)
+    expect(stderr).toContain('error SETTING_INVALID: 4 settings are not usable:')
+    expect(stderr).toContain('  - --redis has no effect: set it in the module, busbar({ redis: … })\n')
+    expect(stderr).toContain(
+      '  - --publish-timeout has no effect: set it in the module, busbar({ publish: { timeout: … } })\n',
+    )
+    expect(stderr).toContain('  - --http-port has no effect: a worker opens no HTTP door')
+    expect(stderr).not.toContain('hidden')
   })
 
   test('Redis that does not answer ends it with 3', async () => {

@@ -80,10 +80,32 @@ describe('publish and read back', () => {
     expect(at.stdout).toContain(`due ${tomorrow}\n`)
     const delayed = await publish('--delay', '5m', '--json')
     expect(jsonLines(delayed.stdout)).toEqual([{ id: expect.any(String), due: expect.any(Number), duplicate: false }])
-    expect((await publish('--delay', 'soon')).stderr).toMatch(/^error EVENT_INVALID: .*"delay"/)
-    expect((await publish('--at', 'soon')).stderr).toMatch(/^error PARAMETER_INVALID: .*"at"/)
+    const wrong: [string[], RegExp][] = [
+      [['--delay', '5x'], /"delay" must be a duration like .*; got "5x"/],
+      [['--delay', '400d'], /"delay" must be at most 366 days; got "400d"/],
+      [['--delay', '5m', '--at', tomorrow], /"at" cannot stand beside a delay/],
+      [['--at', 'soon'], /"at" must be ms since the epoch/],
+      [['--at', '2099-01-01'], /"at" must be at most 366 days from now/],
+    ]
+    for (const [options, message] of wrong) {
+      const { code, stderr } = await publish(...options)
+      expect([options, code]).toEqual([options, 2])
+      expect(stderr).toMatch(/^error PARAMETER_INVALID: Parameter /)
+      expect(stderr).toMatch(message)
+    }
     expect(await bus.delayed.list()).toHaveLength(2)
     expect(await stored(bus)).toEqual([])
+  })
+
+  test('JSON that the shell has taken apart: where, and how to quote it', async () => {
+    const { flags } = place()
+    const broken = await callCli(['publish', 'order.paid', '{total:42}', ...flags])
+    expect(broken.stderr).toBe(
+      'error DATA_UNSERIALISABLE: Event field "data" cannot be written as JSON: it is not JSON text: unexpected "t" at ' +
+        `character 2. In a shell, put it between single quotes, as in '{"total":42}'. Pass plain JSON values.\n`,
+    )
+    const read = await callCli(['publish', 'order.paid', '-', ...flags], { input: '{"total":' })
+    expect(read.stderr).toContain('unexpected end at character 10. Pass')
   })
 
   test('data from stdin must be UTF-8 and of an event', async () => {
@@ -300,6 +322,9 @@ describe('how it ends', () => {
     ['no time', ['publish', 'a.b', '1', '--time', 'noon'], 2, /^error PARAMETER_INVALID: Parameter "time" must be/],
     ['no seq', ['publish', 'a.b', '1', '--expect-prev', 'x'], 2, /^error PARAMETER_INVALID: Parameter "expect-prev"/],
     ['no limit', ['tail', '--limit', '0'], 2, /^error PARAMETER_INVALID: Parameter "limit" must be/],
+    ['a name for a verb', ['streams', 'regulars'], 2, /\(Did you mean busbar streams show regulars\?\)\n$/],
+    ['a misspelt verb', ['streams', 'shwo', 'x'], 2, /\(Did you mean busbar streams show\?\)\n$/],
+    ['one argument more', ['streams', 'show', 'x', 'y'], 2, /^error USAGE: too many arguments/],
     ['no pattern', ['tail', 'a..b', ...redisDown], 2, /^error PATTERN_INVALID: /],
     ['Redis down, reading', ['topics', ...redisDown], 3, /^error REDIS_UNAVAILABLE: /],
     ['Redis down, the reason', ['topics', ...redisDown], 3, refused],
@@ -328,7 +353,8 @@ describe('how it ends', () => {
     expect(await end('get', '0-1')).toEqual([1, 'EVENT_NOT_FOUND', ''])
     expect(await end('publish', 'not a type', '1')).toEqual([1, 'EVENT_INVALID', ''])
     expect(await end('publish', 'a.b', '{"half":')).toEqual([1, 'DATA_UNSERIALISABLE', ''])
-    expect(await end('tail', '--since', 'nonsense!')).toEqual([2, 'CURSOR_INVALID', ''])
+    expect(await end('tail', '--since', '5x')).toEqual([2, 'PARAMETER_INVALID', ''])
+    expect(await end('get', 'banana')).toEqual([2, 'PARAMETER_INVALID', ''])
     expect(await end('topics', '--partitions', '3')).toEqual([2, 'PARTITIONS_MISMATCH', ''])
     expect(await end('publish', 'a.b', '1', 'too many')).toEqual([2, 'USAGE', ''])
     expect(await stored(bus)).toHaveLength(1)

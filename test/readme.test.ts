@@ -50,6 +50,16 @@ async function run(command: string): Promise<string> {
   return output()
 }
 
+/** A snippet that goes on until Ctrl-C, once it has said what it is for. */
+async function runUntil(said: RegExp, snippet: number): Promise<string> {
+  const { child, output } = start(`exec node snippet-${snippet}.js`)
+  const closed = once(child, 'close')
+  await eventually(() => said.test(output()), { timeoutMs: 30_000, what: 'the snippet' })
+  child.kill('SIGINT')
+  expect((await closed)[0], output()).toBe(0)
+  return output()
+}
+
 /** A curl line as a request: a machine with only git, Node and npm may have no curl. */
 async function request(command: string): Promise<Response> {
   const line = command.replace(/\\\n/g, ' ').replace('7475', String(port))
@@ -70,10 +80,15 @@ describe('README', () => {
     const outputs: string[] = []
     for (const [i, code] of blocks('js').entries()) {
       writeFileSync(join(folder, `snippet-${i}.js`), code)
-      outputs.push(await run(`node snippet-${i}.js`))
+      outputs.push(await (code.includes('bus.run()') ? runUntil(/order\.shipped/, i) : run(`node snippet-${i}.js`)))
     }
     expect(outputs[0]).toMatch(/^order\.placed null \{ total: 42 \}\norder\.paid \d+ \{ total: 42 \}\n/m)
-    expect(outputs[1]).toMatch(/^partition \d+ order\.(placed|paid) \{ total: 42 \}\n/m)
+    const handled = outputs[1]!.trim().split('\n')
+    expect(handled.map((line) => line.replace(/^partition \d+ /, ''))).toEqual([
+      'order.placed { total: 42 }',
+      'order.paid { total: 42 }',
+      "order.shipped { by: 'post' }",
+    ])
     expect(outputs[2]).toContain('order:7')
   })
 

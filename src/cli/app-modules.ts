@@ -4,9 +4,9 @@
  * They are other people's code. Whatever is wrong with one is said in one message that names its file and, where it is
  * known, the line; nothing of our own calls appears in it.
  */
-import { existsSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { register } from 'node:module'
-import { join, relative, resolve } from 'node:path'
+import { basename, extname, join, relative, resolve } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Bus } from '../bus.ts'
 import { busMark } from '../bus-internals.ts'
@@ -56,17 +56,39 @@ export async function loadModules(files: readonly string[], cwd: string): Promis
   return loaded
 }
 
+interface Place {
+  file: string
+  line: number
+  /** From 0 on. */
+  column: number
+}
+
 interface CompilerMessage {
   text: string
-  location: { file: string; line: number; column: number } | null
+  location: Place | null
 }
 
 async function problemOf(error: unknown, file: string, cwd: string): Promise<string> {
   if (!(error instanceof Error)) return `it threw ${shown(error)}`
   const [first] = (error as { errors?: CompilerMessage[] }).errors ?? (await syntaxErrors(error, file))
   if (first?.location) return `${first.text} (${placeText(first.location, cwd)})`
-  const place = placeIn(error.stack ?? '')
+  const missing = missingImport(error)
+  if (missing) return `${missing.problem} (${placeText(missing.place, cwd)})`
+  const place = headOf(error.stack ?? '') ?? placeIn(error.stack ?? '')
   return `${error.message}${place ? ` (${placeText(place, cwd)})` : ''}`
+}
+
+/** Node names the file that has the import at the end of its message, and no line. */
+function missingImport(error: Error): { problem: string; place: Place } | undefined {
+  const [, problem, name, file] = /^(Cannot find \w+ '([^']+)') imported from (\/.*)$/.exec(error.message) ?? []
+  if (!problem || !name || !file) return undefined
+  return { problem, place: placeOfImport(file, basename(name, extname(name))) }
+}
+
+function placeOfImport(file: string, name: string): Place {
+  const lines = existsSync(file) ? readFileSync(file, 'utf8').split('\n') : []
+  const line = lines.findIndex((text) => /['"]/.test(text) && text.includes(name))
+  return line < 0 ? { file, line: 1, column: 0 } : { file, line: line + 1, column: lines[line]!.indexOf(name) }
 }
 
 /** Node does not tell where a syntax error is; the compiler looks through what the file imports and does. */
@@ -80,19 +102,32 @@ async function syntaxErrors(error: Error, file: string): Promise<CompilerMessage
   )
 }
 
+/** The place that Node writes above an error of an import: file and line, the text of the line, a mark below it. */
+function headOf(stack: string): Place | undefined {
+  const [, url, line, before] = /^((?:file:\/\/)?\/[^\n]*):(\d+)\n[^\n]*\n( *)\^/.exec(stack) ?? []
+  if (!url || !isTheirs(pathOf(url))) return undefined
+  return { file: pathOf(url), line: Number(line), column: before!.length }
+}
+
+const pathOf = (url: string): string => (url.startsWith('file:') ? fileURLToPath(url) : url)
+
 // Source maps lead from dist/ to src/.
 const ours = ['../../dist/', '../../src/'].map((folder) => fileURLToPath(new URL(folder, import.meta.url)))
 
-/** The first line of a stack that is in a file, ours excepted. */
-function placeIn(stack: string): NonNullable<CompilerMessage['location']> | undefined {
+/** Whether it is a file of the application: neither ours nor a library's. */
+const isTheirs = (file: string): boolean =>
+  !file.includes('/node_modules/') && !ours.some((folder) => file.startsWith(folder))
+
+/** The first line of a stack that is in a file of the application. */
+function placeIn(stack: string): Place | undefined {
   for (const [, url, line, column] of stack.matchAll(/(?:\(|at (?:async )?)((?:file:\/\/)?\/[^\n()]*?):(\d+):(\d+)/g)) {
-    const file = url!.startsWith('file:') ? fileURLToPath(url!) : url!
-    if (!ours.some((folder) => file.startsWith(folder))) return { file, line: Number(line), column: Number(column) - 1 }
+    const file = pathOf(url!)
+    if (isTheirs(file)) return { file, line: Number(line), column: Number(column) - 1 }
   }
   return undefined
 }
 
-function placeText({ file, line, column }: NonNullable<CompilerMessage['location']>, cwd: string): string {
+function placeText({ file, line, column }: Place, cwd: string): string {
   return `${shownPath(resolve('/', file), cwd)}:${line}:${column + 1}`
 }
 

@@ -19,6 +19,9 @@ export function workerJson(running: RunningWorker): Record<string, unknown> {
   return { time: new Date().toISOString(), level: 'info', event: 'worker', version, pid: process.pid, ...running }
 }
 
+// Schedules are stored, and the leader's to fire: a bus with nothing else runs as well.
+const nothingText = 'no processor, no task: call bus.processor(…) or bus.task(…) in the module, where the bus is made'
+
 export function workerLines({ modules, buses }: RunningWorker, { out, io }: Session): string[] {
   const { bold, dim } = out.colors
   const line = (name: string, value: string) => `  ${dim(name.padEnd(9))}  ${value}`
@@ -28,7 +31,7 @@ export function workerLines({ modules, buses }: RunningWorker, { out, io }: Sess
     line('Modules', modules.map((file) => shownPath(file, io.cwd)).join(', ')),
     ...buses.flatMap(({ namespace, worker, runs }) => [
       line('Namespace', namespace),
-      line('Runs', runs.length > 0 ? runs.join(', ') : 'retention only: nothing is declared'),
+      line('Runs', runs.length > 0 ? runs.join(', ') : nothingText),
       line('Worker', worker),
     ]),
     '',

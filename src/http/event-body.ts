@@ -8,7 +8,7 @@ import type { DelayOptions, PublishAllEvent } from '../bus-types.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { limits, RawJson } from '../event.ts'
 import { forEachElement, forEachMember, kindOfJson, NotJson } from '../json-slices.ts'
-import { isUnknown, named } from './unknown-name.ts'
+import { isUnknown, named } from '../unknown-name.ts'
 
 export type BodyItem = { event: PublishAllEvent; error?: undefined } | { error: BusbarError }
 

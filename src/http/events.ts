@@ -3,8 +3,8 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Type } from 'typebox'
 import type { Bus } from '../bus.ts'
 import type { PublishAllAnswer } from '../bus-types.ts'
-import { BusbarError, shown } from '../errors.ts'
-import { parseId } from '../event.ts'
+import { BusbarError } from '../errors.ts'
+import { checkId } from '../event.ts'
 import type { Delayed, Published } from '../index.ts'
 import { type BodyItem, readEventBody } from './event-body.ts'
 import { type Problem, toProblem } from './reply.ts'
@@ -41,13 +41,7 @@ async function publishMany(bus: Bus, items: readonly BodyItem[]): Promise<Answer
 export const idParams = Type.Object({ id: Type.String() })
 
 export async function readById(bus: Bus, id: string, reply: FastifyReply): Promise<FastifyReply> {
-  if (!parseId(id))
-    throw BusbarError.of('PARAMETER_INVALID', {
-      name: 'id',
-      value: shown(id),
-      problem: 'must be an event id, "<partition>-<seq>"',
-    })
-  const event = await bus.log.get(id)
+  const event = await bus.log.get(checkId('id', id))
   if (!event) throw BusbarError.of('EVENT_NOT_FOUND', { id })
   // As bytes: parsed and written again, the data would not be the publisher's any more.
   return reply.type('application/json').send(Buffer.from(event.toText()))

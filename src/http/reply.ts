@@ -6,7 +6,7 @@
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { BusbarError, shown } from '../errors.ts'
 import { mayPass } from '../redis/connection.ts'
-import { isUnknown, named } from './unknown-name.ts'
+import { isUnknown, named } from '../unknown-name.ts'
 
 export const acceptedTypes = ['application/json']
 
@@ -92,7 +92,7 @@ type Part = 'querystring' | 'params' | 'body'
 function violationError({ validation = [], validationContext }: Partial<FastifyError>, request: FastifyRequest) {
   const part = (validationContext ?? 'querystring') as Part
   const given = part === 'querystring' ? request.query : request[part]
-  const { name, problem } = firstViolation(validation, knownNames(request, part))
+  const { name, problem } = firstViolation(validation, schemasOf(request, part))
   if (part === 'body')
     return BusbarError.of('BODY_INVALID', {
       problem: name === '' ? problem : `has a wrong field: "${named(name)}" ${problem}`,
@@ -101,19 +101,24 @@ function violationError({ validation = [], validationContext }: Partial<FastifyE
   return BusbarError.of('PARAMETER_INVALID', { name: named(name), value, problem })
 }
 
-function firstViolation(violations: Violations, known: readonly string[]): { name: string; problem: string } {
+type Schemas = Readonly<Record<string, { description?: string }>>
+
+function firstViolation(violations: Violations, schemas: Schemas): { name: string; problem: string } {
   const listed = (name: string) =>
     violations.flatMap(({ params }) => (params[name] as unknown as string[] | undefined) ?? [])
   const [unknown] = listed('additionalProperties')
-  if (unknown !== undefined) return { name: unknown, problem: isUnknown(unknown, known) }
+  if (unknown !== undefined) return { name: unknown, problem: isUnknown(unknown, Object.keys(schemas)) }
   const [missing] = listed('requiredProperties')
   if (missing !== undefined) return { name: missing, problem: 'is missing' }
   const { instancePath = '', message = 'is wrong' } = violations[0] ?? {}
-  return { name: instancePath.split('/')[1] ?? '', problem: message }
+  const name = instancePath.split('/')[1] ?? ''
+  // The words of a choice would be those of its first alternative alone.
+  const description = schemas[name]?.description
+  return { name, problem: description === undefined ? message : `must be ${description}` }
 }
 
-/** The names that the route's schema has for this part of a request. */
-function knownNames({ routeOptions }: FastifyRequest, part: Part): string[] {
-  const { properties = {} } = (routeOptions.schema?.[part] ?? {}) as { properties?: Record<string, unknown> }
-  return Object.keys(properties)
+/** What the route's schema has for this part of a request, by name. */
+function schemasOf({ routeOptions }: FastifyRequest, part: Part): Schemas {
+  const { properties = {} } = (routeOptions.schema?.[part] ?? {}) as { properties?: Schemas }
+  return properties
 }

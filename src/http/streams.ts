@@ -5,13 +5,16 @@ import { type Static, Type } from 'typebox'
 import type { Bus } from '../bus.ts'
 import { BusbarError } from '../errors.ts'
 import type { DeadLetter } from '../index.ts'
-import { readPosition } from '../sinks/stream/position.ts'
+import { positionForms, readPosition } from '../sinks/stream/position.ts'
 import { deadLetterJson } from '../sinks/stream/set-aside.ts'
 
 const strict = { additionalProperties: false } as const
 const params = Type.Object({ name: Type.String() })
 const resetBody = Type.Object(
-  { to: Type.Union([Type.String(), Type.Integer()]), preview: Type.Optional(Type.Boolean()) },
+  {
+    to: Type.Union([Type.String(), Type.Integer()], { description: positionForms }),
+    preview: Type.Optional(Type.Boolean()),
+  },
   strict,
 )
 const resumeBody = Type.Object(
@@ -19,7 +22,11 @@ const resumeBody = Type.Object(
   strict,
 )
 const lettersBody = Type.Object(
-  { ids: Type.Union([Type.Literal('all'), Type.Array(Type.String(), { maxItems: 10_000 })]) },
+  {
+    ids: Type.Union([Type.Literal('all'), Type.Array(Type.String(), { maxItems: 10_000 })], {
+      description: 'a list of at most 10,000 event ids, or "all"',
+    }),
+  },
   strict,
 )
 const deadQuery = Type.Object(

@@ -1,7 +1,8 @@
 /** A schedule: an event that is published at each tick of a cron. What it is, how it is stored, and which ticks are due. */
-
+import { BusbarError, shown } from '../errors.ts'
 import { RawJson } from '../event.ts'
 import { type WrittenEvent, writeEvent } from '../publish/written-event.ts'
+import { isUnknownOf, named, unknownOption } from '../unknown-name.ts'
 import type { Ticks } from './cron.ts'
 
 export interface ScheduledEvent {
@@ -27,6 +28,23 @@ export interface StoredSchedule {
   firedMs: number
   /** The stored text, which a record names. */
   text: string
+}
+
+const knownOfEvent = new Set<keyof ScheduledEvent>(['type', 'data', 'tenant', 'key'])
+const knownOptions = new Set(['timezone'])
+
+/** SCHEDULE_INVALID for what is no event, and for what would be without effect. */
+export function checkScheduled(name: string, event: unknown, options: object): void {
+  const invalid = (problem: string) => BusbarError.of('SCHEDULE_INVALID', { name: shown(name), problem })
+  if (typeof event !== 'object' || event === null)
+    throw invalid(`it needs an event to publish, as in { type: 'report.due' }; got ${shown(event)}`)
+  for (const [given, known] of [
+    [event, knownOfEvent],
+    [options, knownOptions],
+  ] as const) {
+    const unknown = unknownOption(given, known)
+    if (unknown !== undefined) throw invalid(`${named(unknown)} ${isUnknownOf(unknown, known)}`)
+  }
 }
 
 export function definitionOf(cron: string, timezone: string, { kind, object, data }: WrittenEvent): Definition {

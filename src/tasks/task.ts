@@ -8,6 +8,7 @@
 import { type Duration, parseDuration } from '../duration.ts'
 import { BusbarError, shown } from '../errors.ts'
 import type { LoopContext } from '../runtime/loop.ts'
+import { isUnknownOf, named, unknownOption } from '../unknown-name.ts'
 import { parseCron, type Ticks } from './cron.ts'
 
 export interface TaskOptions {
@@ -43,11 +44,15 @@ export const nameProblem = 'its name must be 1 to 64 of A-Z a-z 0-9 . _ -'
 export const isName = (name: unknown): name is string => typeof name === 'string' && nameShape.test(name)
 
 const leastEveryMs = 100
+const known = new Set<keyof TaskOptions>(['every', 'cron', 'timezone', 'on'])
 
 export function checkTask(name: string, options: TaskOptions, handler: TaskHandler): Task {
-  const { every, cron, timezone, on = 'leader' } = options
   const invalid = (problem: string) => BusbarError.of('TASK_INVALID', { name: shown(name), problem })
   if (!isName(name)) throw invalid(nameProblem)
+  if (typeof options !== 'object' || options === null) throw invalid('its options come second, {} for once at start')
+  const unknown = unknownOption(options, known)
+  if (unknown !== undefined) throw invalid(unknownProblem(unknown))
+  const { every, cron, timezone, on = 'leader' } = options
   if (typeof handler !== 'function') throw invalid('it needs a function to run')
   if (on !== 'leader' && on !== 'each') throw invalid(`on must be "leader" or "each"; got ${shown(on)}`)
   if (every !== undefined && cron !== undefined) throw invalid('give either every or cron, not both')
@@ -62,6 +67,11 @@ export function checkTask(name: string, options: TaskOptions, handler: TaskHandl
   if (!parsed.ok) throw invalid(`every ${parsed.problem}; got ${shown(every)}`)
   if (parsed.value < leastEveryMs) throw invalid(`every must be at least ${leastEveryMs}ms; got ${shown(every)}`)
   return { name, on, handler, when: { kind: 'every', everyMs: parsed.value } }
+}
+
+function unknownProblem(name: string): string {
+  if (name === 'leader') return 'leader is unknown; say on: "leader", which is the default, or on: "each"'
+  return `${named(name)} ${isUnknownOf(name, known)}`
 }
 
 export interface TaskRunContext extends LoopContext {

@@ -21,7 +21,11 @@ test('[S19] lag, owner, epoch and rate per partition can be inspected', async ()
     }
   })
   expect([await bus.streams.list(), (await get('/v1/streams')).json]).toEqual([[], { streams: [] }])
-  expect(await streams([])).toMatchObject({ code: 0, stdout: '', stderr: 'No processor has run yet.\n' })
+  expect(await streams([])).toMatchObject({
+    code: 0,
+    stdout: '',
+    stderr: `No processor has run in namespace ${bus.namespace} yet. --namespace names another one.\n`,
+  })
 
   const published = await bus.commit(
     'order:1',

@@ -185,15 +185,19 @@ test('[S10] what is wrong is said, and nothing is changed', async () => {
       stderr: expect.stringMatching(/^error PARAMETER_INVALID: Parameter "to" must be beginning, now, or a time/),
     })
   expect((await streams(['reset', 'search', '--yes'])).code).toBe(2)
+  await expect(bus.streams.reset('search', 'yesterday' as 'now')).rejects.toMatchObject({
+    code: 'PARAMETER_INVALID',
+    message: `Parameter "to" must be 'beginning', 'now', a Date, or a time in ms; got "yesterday".`,
+  })
   const unknown = await streams(['reset', 'seach\u001b', '--to', 'now', '--yes'])
   expect([unknown.code, unknown.stderr]).toEqual([
     1,
-    expect.stringMatching(/^error STREAM_NOT_FOUND: .*"seach\\u001b"/),
+    expect.stringMatching(/^error STREAM_NOT_FOUND: .*"seach\\u001b" in namespace ".*"\. Did you mean search\?/),
   ])
   const wrong: [unknown, number, string, RegExp][] = [
     [{ to: 'yesterday' }, 400, 'PARAMETER_INVALID', /"to" must be beginning/],
     [{ to: -5 }, 400, 'PARAMETER_INVALID', /"to" must be beginning/],
-    [{ to: true }, 400, 'BODY_INVALID', /"to" must/],
+    [{ to: true }, 400, 'BODY_INVALID', /"to" must be beginning, now, or a time/],
     [{}, 400, 'BODY_INVALID', /"to" is missing/],
     [{ to: 'now', perview: true }, 400, 'BODY_INVALID', /"perview" is unknown \(did you mean "preview"\?\)/],
     ['[1]', 400, 'BODY_INVALID', /must be object/],

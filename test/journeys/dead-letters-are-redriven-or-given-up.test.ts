@@ -138,6 +138,8 @@ test('[S13] on the command line and over HTTP: some or all; what is not there is
     ['redrive', 'mail'],
     ['discard', 'mail'],
     ['redrive', 'mail', '0-1', '--all'],
+    ['redrive', 'mail', 'banana'],
+    ['discard', 'mail', '0-1', 'banana'],
   ])
     expect(await streams(args)).toMatchObject({ code: 2, stderr: expect.stringMatching(/PARAMETER_INVALID.*"ids"/) })
   expect((await streams(['discard', 'mail', '--all', '--object', 'a/b'])).code).toBe(2)
@@ -160,6 +162,37 @@ test('[S13] on the command line and over HTTP: some or all; what is not there is
     const { json } = await send(method, `/v1/streams/${path}`, body)
     expect([path, json]).toMatchObject([path, { status, code }])
   }
+  const { json } = await send('POST', '/v1/streams/mail/dead/redrive', { ids: '1-17' })
+  expect(json.detail).toContain('"ids" must be a list of at most 10,000 event ids, or "all"')
+})
+
+test('[S12] what is named and does not stand still is said, and ends with 1', async () => {
+  const { bus, streams, streamsJson } = await threeWays()
+  bus.processor('mail', { match: 'mail.*', retry: { attempts: 1 }, onPoison: 'park' }, async (events) => {
+    for await (const event of events) throw new Error(`no ${event.key}`)
+  })
+  await bus.run({ signals: false })
+  await bus.publish('mail.sent', 1, { tenant: 'acme', key: 'customer:bob' })
+  await eventually(async () => (await bus.streams.get('mail')).parked === 1)
+  const none = '0 partitions and 0 objects go on.\n'
+  const cases: [string[], string, string][] = [
+    [['resume', 'mail', '--partition', '99'], none, 'There is no partition 99: they are 0 to 1.\n'],
+    [['resume', 'mail', '--partition', '1'], none, 'Partition 1 of mail is not blocked. Blocked: none.\n'],
+    [
+      ['resume', 'mail', '--object', 'foo'],
+      none,
+      '"foo" is not parked. Objects are written tenant/key. `busbar streams parked mail` lists those that are.\n',
+    ],
+    [
+      ['discard', 'mail', '--object', 'customer:bob'],
+      '0 parked events given up.\n',
+      '"customer:bob" is not parked. Objects are written tenant/key. Did you mean acme/customer:bob?\n',
+    ],
+  ]
+  for (const [args, stdout, stderr] of cases) expect(await streams(args)).toEqual({ code: 1, stdout, stderr })
+  expect(await streamsJson('resume', 'mail', '--object', 'foo')).toEqual([{ partitions: 0, objects: 0 }])
+  expect((await streams(['discard', 'mail', '--object', 'acme/customer:bob'])).code).toBe(0)
+  expect(await streams(['resume', 'mail'])).toEqual({ code: 0, stdout: none, stderr: '' })
 })
 
 test('[S13] no room to put them back: said, and they stay where they are', async () => {

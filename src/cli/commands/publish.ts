@@ -36,7 +36,10 @@ export const addPublish: AddCommand = (program, run) => {
     .option('--trace <text>', 'goes along with the event')
     .option('--idempotency-key <key>', 'the same one again within 24 hours stores nothing')
     .option('--expect-prev <seq>', 'refuse unless this is the last seq of the key; none for its first')
-    .option('--delay <duration>', 'not visible before that long from now, such as 5m; needs a running busbar up')
+    .option(
+      '--delay <duration>',
+      'not visible before that long from now, such as 5m; needs a process that runs in the same namespace',
+    )
     .option('--at <time>', `not visible before then: ${timeForms}`, timeOption('at'))
     .option(
       '--file <path>',
@@ -61,14 +64,33 @@ async function publishOne(session: Session, type: string, given: string | undefi
   const { file, strict, expectPrev, delay, at, ...more } = options
   const call = expectPrev === undefined ? more : { ...more, expectPrev: readPrev(expectPrev) }
   const json = data === undefined ? undefined : new RawJson(data)
-  const answer = await session.withBus<Published | Delayed>((bus) =>
-    delay === undefined && at === undefined
-      ? bus.publish(type, json, call)
-      : bus.publish(type, json, { ...call, delay: delay as Duration | undefined, at }),
-  )
+  const answer = await session
+    .withBus<Published | Delayed>((bus) =>
+      delay === undefined && at === undefined
+        ? bus.publish(type, json, call)
+        : bus.publish(type, json, { ...call, delay: delay as Duration | undefined, at }),
+    )
+    .catch((error) => {
+      throw given === '-' ? flagError(error) : quotingError(flagError(error))
+    })
   if (out.json) await out.printJson(answer)
   else await out.print(answerLine(answer, out.colors))
   return exitCodes.ok
+}
+
+/** Which times an event may wait for is the bus's to say; on a command line a wrong one is a wrong flag. */
+function flagError(error: unknown): unknown {
+  if (!(error instanceof BusbarError) || error.code !== 'EVENT_INVALID') return error
+  const { field, value, problem } = error.details as { field: string; value: string; problem: string }
+  if (field !== 'delay' && field !== 'at') return error
+  return BusbarError.of('PARAMETER_INVALID', { name: field, value, problem }, error)
+}
+
+/** Most JSON that arrives broken was whole before the shell took its quotes. */
+function quotingError(error: unknown): unknown {
+  if (!(error instanceof BusbarError) || error.code !== 'DATA_UNSERIALISABLE') return error
+  const problem = `${error.details.problem}. In a shell, put it between single quotes, as in '{"total":42}'`
+  return BusbarError.of('DATA_UNSERIALISABLE', { problem }, error)
 }
 
 function answerLine(answer: Published | Delayed, { bold, dim }: Colors): string {

@@ -1,10 +1,16 @@
 /** `busbar streams`: the processors of the namespace, how far they are, and what to do about what they could not handle. */
+import type { Command } from 'commander'
+import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
+import { checkId } from '../../event.ts'
+import type { ParkedObject, StreamFacts } from '../../index.ts'
 import { readPosition } from '../../sinks/stream/position.ts'
 import { deadLetterJson } from '../../sinks/stream/set-aside.ts'
 import { timeForms } from '../../time.ts'
 import { exitCodes } from '../exit.ts'
+import { shellWord } from '../invocation.ts'
 import { countOption, numberOption } from '../options.ts'
+import { printable } from '../printable.ts'
 import type { AddCommand } from '../program.ts'
 import type { Session } from '../session.ts'
 import { countOf, deadLines, parkedLines, partitionLines, streamLines } from '../stream-tables.ts'
@@ -43,12 +49,27 @@ export const addStreams: AddCommand = (program, run) => {
     .option('--object <object>', 'instead: all that is parked of this object, tenant/key')
     .action(run(discard))
   add('remove', 'forget a processor that nobody runs any more').action(run(removeStream))
+  sayWhatWasMeant(streams)
 }
 
-async function listStreams({ out, withBus }: Session) {
+/** A name where a verb should be: commander would only count the arguments. */
+function sayWhatWasMeant(streams: Command): void {
+  const verbs = streams.commands.map((command) => command.name())
+  // Only now: the commands below take over what is allowed when they are made.
+  streams.allowExcessArguments().hook('preAction', (_, called) => {
+    const [first] = called.args
+    if (called !== streams || first === undefined) return
+    const verb = didYouMean(first, verbs)
+    const meant = verb ? `streams ${verb}` : `streams show ${shellWord(first)}`
+    streams.error(`streams has no command ${shown(first)}. (Did you mean busbar ${meant}?)`)
+  })
+}
+
+async function listStreams({ out, withBus, config }: Session) {
   const streams = await withBus((bus) => bus.streams.list())
   if (out.json) for (const stream of streams) await out.printJson(stream)
-  else if (streams.length === 0) out.note('No processor has run yet.')
+  else if (streams.length === 0)
+    out.note(`No processor has run in namespace ${config.namespace} yet. --namespace names another one.`)
   else for (const line of streamLines(streams, out)) await out.print(line)
   return exitCodes.ok
 }
@@ -65,18 +86,53 @@ async function showStream({ out, withBus }: Session, name: string) {
 }
 
 async function resumeStream(
-  { out, withBus }: Session,
+  session: Session,
   name: string,
   { partition, object }: { partition?: number; object?: string },
 ) {
   if (partition !== undefined && object !== undefined) throw notWith('a partition', object)
-  const resumed = await withBus(async ({ streams }) => {
-    if (object === undefined) return streams.resume(name, partition === undefined ? {} : { partition })
-    return { partitions: 0, objects: (await streams.parked.resume(name, object)) ? 1 : 0 }
+  if (object !== undefined) return resumeObject(session, name, object)
+  return session.withBus(async ({ streams }) => {
+    const resumed = await streams.resume(name, partition === undefined ? {} : { partition })
+    await sayResumed(session, resumed)
+    if (partition === undefined || resumed.partitions > 0) return exitCodes.ok
+    return nothing(session, notBlocked(await streams.get(name), partition))
   })
+}
+
+async function resumeObject(session: Session, name: string, object: string) {
+  return session.withBus(async ({ streams }) => {
+    const isResumed = await streams.parked.resume(name, object)
+    await sayResumed(session, { partitions: 0, objects: isResumed ? 1 : 0 })
+    return isResumed ? exitCodes.ok : nothing(session, notParked(await streams.parked.list(name), name, object))
+  })
+}
+
+async function sayResumed({ out }: Session, resumed: { partitions: number; objects: number }): Promise<void> {
   if (out.json) await out.printJson(resumed)
   else await out.print(`${countOf(resumed.partitions, 'partition')} and ${countOf(resumed.objects, 'object')} go on.`)
-  return exitCodes.ok
+}
+
+/** Whoever names something wants to know when it is not there. */
+function nothing({ out }: Session, why: string) {
+  if (!out.json) out.note(why)
+  return exitCodes.failed
+}
+
+function notBlocked({ name, partitions }: StreamFacts, partition: number): string {
+  if (partition >= partitions.length)
+    return `There is no partition ${partition}: they are 0 to ${partitions.length - 1}.`
+  const blocked = partitions.filter((one) => one.blocked).map((one) => one.partition)
+  return `Partition ${partition} of ${name} is not blocked. Blocked: ${blocked.join(', ') || 'none'}.`
+}
+
+function notParked(parked: readonly ParkedObject[], name: string, object: string): string {
+  const objects = parked.map((one) => one.object)
+  if (objects.includes(object)) return printable(`${shown(object)} goes on already: its events are being worked off.`)
+  const meant = objects.find((one) => one.endsWith(`/${object}`)) ?? didYouMean(object, objects)
+  const shape = /[/#]/.test(object) ? '' : ' Objects are written tenant/key.'
+  const hint = meant ? `Did you mean ${shellWord(meant)}?` : `\`busbar streams parked ${name}\` lists those that are.`
+  return printable(`${shown(object)} is not parked.${shape} ${hint}`)
 }
 
 async function listParked({ out, withBus }: Session, name: string) {
@@ -108,7 +164,7 @@ interface Chosen {
 }
 
 function chosenIds(ids: readonly string[], { all = false }: Chosen): readonly string[] | 'all' {
-  if (all !== ids.length > 0) return all ? 'all' : ids
+  if (all !== ids.length > 0) return all ? 'all' : ids.map((id) => checkId('ids', id))
   const problem = 'must be the ids of dead letters, or --all'
   throw BusbarError.of('PARAMETER_INVALID', { name: 'ids', value: shown(ids), problem })
 }
@@ -124,9 +180,7 @@ async function discard(session: Session, name: string, ids: string[], options: C
   const { object, all } = options
   if (object !== undefined) {
     if (all || ids.length > 0) throw notWith('dead letters', object)
-    const discarded = await session.withBus((bus) => bus.streams.parked.discard(name, object))
-    await sayHowMany(session, { discarded }, `${countOf(discarded, 'parked event')} given up.`)
-    return exitCodes.ok
+    return discardParked(session, name, object)
   }
   const chosen = chosenIds(ids, options)
   const discarded = await session.withBus((bus) => bus.streams.dead.discard(name, chosen))
@@ -134,15 +188,21 @@ async function discard(session: Session, name: string, ids: string[], options: C
   return endOf(session, chosen, discarded)
 }
 
+async function discardParked(session: Session, name: string, object: string) {
+  return session.withBus(async ({ streams: { parked } }) => {
+    const discarded = await parked.discard(name, object)
+    await sayHowMany(session, { discarded }, `${countOf(discarded, 'parked event')} given up.`)
+    return discarded > 0 ? exitCodes.ok : nothing(session, notParked(await parked.list(name), name, object))
+  })
+}
+
 async function sayHowMany({ out }: Session, json: Record<string, number>, text: string): Promise<void> {
   await (out.json ? out.printJson(json) : out.print(text))
 }
 
-/** Whoever names letters wants to know when one of them is not there. */
-function endOf({ out }: Session, chosen: readonly string[] | 'all', done: number) {
+function endOf(session: Session, chosen: readonly string[] | 'all', done: number) {
   const missing = chosen === 'all' ? 0 : new Set(chosen).size - done
-  if (missing > 0 && !out.json) out.note(`${countOf(missing, 'id')} named no dead letter.`)
-  return missing > 0 ? exitCodes.failed : exitCodes.ok
+  return missing > 0 ? nothing(session, `${countOf(missing, 'id')} named no dead letter.`) : exitCodes.ok
 }
 
 async function removeStream({ out, withBus }: Session, name: string) {

@@ -1,5 +1,6 @@
 /** `busbar tail PATTERN…`: follows the log until it is ended, has its number of events, or nobody reads on. */
 import { parseDuration } from '../../duration.ts'
+import { BusbarError, shown } from '../../errors.ts'
 import type { TelemetryListener } from '../../runtime/telemetry.ts'
 import { readTime } from '../../time.ts'
 import { createEventRows, timeText } from '../event-row.ts'
@@ -38,12 +39,21 @@ async function tail(session: Session, patterns: string[], { since, limit }: Opti
       onGap: (gap) => sayGap(gap, out),
     })
     await Promise.race([reachRedis(bus), end.whenAsked])
-    const cursor = await printEvents(events, limit, out)
+    const cursor = await printEvents(events, limit, out).catch((error) => {
+      throw sinceError(error, since)
+    })
     if (cursor !== undefined && !out.closed.aborted) sayCursor(cursor, out)
   } finally {
     await bus.close()
   }
   return exitCodes.ok
+}
+
+/** What is no cursor was not always meant to be one: here there are more choices than the library has. */
+function sinceError(error: unknown, since: string): unknown {
+  if (!(error instanceof BusbarError) || error.details.problem !== 'is not a cursor') return error
+  const problem = 'must be now, beginning, a time (ms or ISO date), a duration ago such as 10m, or a cursor of tail'
+  return BusbarError.of('PARAMETER_INVALID', { name: 'since', value: shown(since), problem }, error)
 }
 
 /** Answers where to go on after the last printed event. */

@@ -9,7 +9,9 @@
  * Nothing is started before everything is loaded and every name is known.
  */
 import type { Bus } from '../../bus.ts'
+import { describeSettings, type SettingName } from '../../config.ts'
 import { checkDeclared } from '../../declared.ts'
+import { BusbarError } from '../../errors.ts'
 import { findBuses, findModules, loadModules } from '../app-modules.ts'
 import { exitCodes } from '../exit.ts'
 import { createHeldLog, type HeldLog } from '../held-log.ts'
@@ -48,6 +50,7 @@ const readNames = (value: string, before: string[] = []): string[] => [
 ]
 
 async function worker(session: Session, paths: string[], { only }: Options) {
+  checkFlags(session)
   const { cwd } = session.io
   using end = onEndRequest()
   const modules = findModules(paths, cwd)
@@ -61,6 +64,27 @@ async function worker(session: Session, paths: string[], { only }: Options) {
     // What else the modules have opened would keep the process alive; what is still being printed gets a moment.
     setTimeout(() => process.exit(), lingerMs).unref()
   }
+}
+
+// What a worker itself reads; all else is the buses' own.
+const ownSettings: readonly SettingName[] = ['config', 'log.level']
+
+/** Flags that would be without effect: where Redis is, and the rest, the modules have told their buses. */
+function checkFlags({ config }: Session): void {
+  const problems = describeSettings()
+    .filter(({ name }) => config.effective[name].source === 'flag' && !ownSettings.includes(name))
+    .map(({ name, flag }) =>
+      name.startsWith('http.')
+        ? `${flag} has no effect: a worker opens no HTTP door, \`busbar up\` does`
+        : `${flag} has no effect: set it in the module, busbar({ ${optionText(name)} })`,
+    )
+  if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
+}
+
+/** `publish.timeout` as `publish: { timeout: … }`. */
+function optionText(name: string): string {
+  const [first, second] = name.split('.')
+  return second === undefined ? `${first}: …` : `${first}: { ${second}: … }`
 }
 
 /** A bus of which nothing is named does not run. */

@@ -5,7 +5,7 @@
  * in hand is done if it ends well, and has failed if it throws. So leaving the loop alone tells the middleware nothing;
  * it hears of it when the handler has ended.
  */
-import { type Duration, parseDuration } from '../../duration.ts'
+import { asked, type Duration, parseDuration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import type { Clock } from '../../runtime/clock.ts'
@@ -50,7 +50,7 @@ export class Turn implements PartitionEvents {
   }
 
   take(n: number, { within = 0 }: TakeOptions = {}): AsyncIterable<readonly Event[]> {
-    const parsed = parseDuration(within)
+    const parsed = asked(parseDuration(within), within)
     if (!parsed.ok) throw BusbarError.of('SETTING_INVALID', { problems: [`within ${parsed.problem}`] })
     if (!Number.isInteger(n) || n < 1 || n > maxBatch)
       throw BusbarError.of('SETTING_INVALID', {

@@ -1,8 +1,9 @@
 /** What a processor can be told, checked when it is declared. */
-import { type Duration, type Parsed, parseDuration } from '../../duration.ts'
+import { asked, type Duration, parseDuration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
+import { groupProblems, unknownOptions } from '../../unknown-name.ts'
 
 /** One retry policy everywhere: so many attempts in all, waiting first the one time, doubling, at most the other. */
 export interface Retry {
@@ -63,6 +64,17 @@ export interface ProcessorSettings {
 }
 
 const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
+const known = new Set<keyof ProcessorOptions>([
+  'match',
+  'from',
+  'retry',
+  'onPoison',
+  'commit',
+  'prefetch',
+  'use',
+  'concurrency',
+])
+const knownOfRetry = new Set<keyof Retry>(['attempts', 'backoff'])
 const policies: readonly OnPoison[] = ['block', 'skip', 'park']
 
 export function checkName(what: string, name: unknown): string {
@@ -73,9 +85,9 @@ export function checkName(what: string, name: unknown): string {
 
 /** Throws SETTING_INVALID with every problem at once. */
 export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
-  const problems: string[] = []
+  const problems = optionProblems(options)
   const duration = (name: string, value: Duration): number => {
-    const parsed: Parsed<number> = parseDuration(value)
+    const parsed = asked(parseDuration(value), value)
     if (parsed.ok) return parsed.value
     problems.push(`${name} ${parsed.problem}`)
     return 0
@@ -85,8 +97,9 @@ export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
     problems.push(`${name} must be a whole number from 1 to ${most}; got ${shown(value)}`)
     return 1
   }
-  const { match, from = 'beginning', retry = {}, onPoison = 'block', commit = 'each', concurrency } = options
-  const { attempts = 5, backoff = ['100ms', '30s'] } = retry
+  const { match, from = 'beginning', retry, onPoison = 'block', commit = 'each', concurrency } = options
+  const { attempts = 5, backoff } = retry ?? {}
+  const [first, most] = isPair(backoff) ? backoff : (['100ms', '30s'] as const)
   if (!policies.includes(onPoison))
     problems.push(`onPoison must be one of ${policies.join(', ')}; got ${shown(onPoison)}`)
   if (!isStart(from)) problems.push(`from must be 'beginning', 'now', or a time in ms or Date; got ${shown(from)}`)
@@ -94,9 +107,12 @@ export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
     match,
     from,
     attempts: attempts === Number.POSITIVE_INFINITY ? attempts : whole('retry.attempts', attempts, 1_000_000),
-    backoffMs: [duration('retry.backoff[0]', backoff[0]), duration('retry.backoff[1]', backoff[1])],
+    backoffMs: [duration('retry.backoff[0]', first), duration('retry.backoff[1]', most)],
     onPoison,
-    commit: commit === 'each' || commit === 'batch' ? commit : { everyMs: duration('commit', commit) },
+    commit:
+      commit === 'each' || commit === 'batch'
+        ? commit
+        : { everyMs: duration("commit, unless 'each' or 'batch',", commit) },
     prefetch: whole('prefetch', options.prefetch ?? 1_000, 100_000),
     use: options.use ?? [],
     concurrency: concurrency === undefined ? undefined : whole('concurrency', concurrency, 10_000),
@@ -107,7 +123,19 @@ export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
   return settings
 }
 
-function isStart(from: unknown): boolean {
+function optionProblems(options: ProcessorOptions): string[] {
+  const problems = [...unknownOptions(options, known), ...groupProblems('retry', options.retry, knownOfRetry)]
+  if (options.match === undefined) problems.push("match is missing: which events, as in { match: 'order.*' }")
+  const backoff = options.retry?.backoff
+  if (backoff !== undefined && !isPair(backoff))
+    problems.push(`retry.backoff must be two durations, as in ['100ms', '30s']; got ${shown(backoff)}`)
+  return problems
+}
+
+const isPair = (backoff: Retry['backoff']): backoff is NonNullable<Retry['backoff']> =>
+  Array.isArray(backoff) && backoff.length === 2
+
+export function isStart(from: unknown): boolean {
   if (from === 'beginning' || from === 'now') return true
   const ms = from instanceof Date ? from.getTime() : from
   return typeof ms === 'number' && ms >= 0 && ms <= 8.64e15

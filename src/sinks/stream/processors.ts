@@ -37,6 +37,7 @@ export class Processors {
   readonly #declared = new Map<string, Processor>()
   readonly #running = new Set<Processor>()
   #growth: LogGrowth | undefined
+  #started = false
   #closed = false
 
   constructor(options: ProcessorsOptions) {
@@ -53,17 +54,19 @@ export class Processors {
 
   declare(name: string, options: ProcessorOptions, handler: IteratingHandler | EventHandler): Processor {
     const problems: string[] = []
+    if (this.#started) problems.push(`processor ${shown(name)} comes too late: processors are declared before run()`)
     if (this.#declared.has(checkName('the name of a processor', name)))
       problems.push(`processor ${shown(name)} is declared twice`)
     if (typeof handler !== 'function') problems.push(`the handler of ${shown(name)} must be a function`)
     if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
-    const processor = new Processor(name, checkProcessor(options), handler)
+    const processor = new Processor(name, checkProcessor(options ?? {}), handler)
     this.#declared.set(name, processor)
     return processor
   }
 
   /** Starts those named, or all. */
   async start(ground: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
+    this.#started = true
     const { clock, network, randomness, telemetry, worker, groupTiming, source, saw } = this.#options
     const { namespace, reads, hints, about } = ground
     const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))

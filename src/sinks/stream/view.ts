@@ -1,5 +1,6 @@
 /** Processors as people see them, from any process: how far they are, what they could not handle, and what to do about it. */
 import type { Redis } from 'ioredis'
+import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { type Hearing, inspectGroup, type MemberFacts } from '../../group/inspect.ts'
 import { countAbove, countEvents } from '../../log/count.ts'
@@ -14,6 +15,7 @@ import type { Clock } from '../../runtime/clock.ts'
 import { createDeadView, type DeadView } from './dead-view.ts'
 import { holdName, positionOf } from './declare.ts'
 import { createParkedView, type ParkedView } from './parked-view.ts'
+import { checkPosition } from './position.ts'
 import { resetScript, resumeScript, shelfKey } from './scripts.ts'
 import type { Reason } from './set-aside.ts'
 
@@ -86,7 +88,7 @@ export function createStreamsView(source: LogSource, hearing: Hearing): StreamsV
   const ask: Ask = (name, work) =>
     source.read(async (redis, namespace) => {
       const definition = await redis.hget(processorsKey(namespace.name), String(name))
-      if (definition === null) throw BusbarError.of('STREAM_NOT_FOUND', { name: shown(name) })
+      if (definition === null) throw await notFound(redis, namespace, name)
       return work({ redis, namespace, keys: processorKeys(namespace.name, name), definition: JSON.parse(definition) })
     })
   return {
@@ -100,8 +102,10 @@ export function createStreamsView(source: LogSource, hearing: Hearing): StreamsV
         return (await Promise.all(all)).sort((a, b) => (a.name < b.name ? -1 : 1))
       }),
     get: (name) => ask(name, (known) => factsOf(name, known, hearing)),
-    reset: (name, to, { preview = false } = {}) =>
-      ask(name, (known) => reset(name, known, to, preview ? undefined : hearing)),
+    reset: async (name, to, { preview = false } = {}) => {
+      checkPosition(to)
+      return ask(name, (known) => reset(name, known, to, preview ? undefined : hearing))
+    },
     resume: (name, { partition } = {}) =>
       ask(name, ({ redis, keys }) =>
         partition === undefined
@@ -112,6 +116,11 @@ export function createStreamsView(source: LogSource, hearing: Hearing): StreamsV
     parked: createParkedView(ask),
     dead: createDeadView(ask),
   }
+}
+
+async function notFound(redis: Redis, namespace: Namespace, name: string): Promise<BusbarError> {
+  const meant = didYouMean(String(name), await redis.hkeys(processorsKey(namespace.name)))
+  return BusbarError.of('STREAM_NOT_FOUND', { name: shown(name), namespace: namespace.name, meant })
 }
 
 async function factsOf(
@@ -189,7 +198,7 @@ async function moveTo(
     trimmed: Number(trimmed[partition] ?? 0),
   }))
   const reply = await runScript(redis, resetScript, { keys, positions, nowUs })
-  if (reply === 'unknown') throw BusbarError.of('STREAM_NOT_FOUND', { name: shown(name) })
+  if (reply === 'unknown') throw await notFound(redis, namespace, name)
   const { owners } = await inspectGroup(redis, keys, hearing)
   for (const { partition, epoch } of owners)
     await moveHold(redis, namespace, holdName(name), { partition, seq: targets[partition]!, epoch })
