@@ -33,34 +33,41 @@ export class RawJson {
   }
 }
 
+const notParsed: unique symbol = Symbol('not parsed')
+
 /**
  * What a consumer gets. Made from the envelope as it lies in the log; what is seldom looked at is read from it on first use,
  * `data` parsed. `json` is the data's exact text.
  */
 export class Event<Data = unknown, Type extends string = string> {
   readonly seq: number
-  readonly prev: number | null
   readonly type: Type
   readonly tenant: string
   readonly #partition: number
+  readonly #prev: string
   readonly #envelope: string
   readonly #kind: Kind
   #header: Header | undefined
-  #data: Data | undefined
-  #parsed = false
+  #data: Data | typeof notParsed = notParsed
 
-  constructor(partition: number, seq: number, prev: number | null, envelope: string, kind = anyKindOf(envelope)) {
+  /** `prev` as it is stored: '' for none. */
+  constructor(partition: number, seq: number, prev: string, envelope: string, kind = anyKindOf(envelope)) {
     this.seq = seq
-    this.prev = prev
     this.type = kind.type as Type
     this.tenant = kind.tenant
     this.#partition = partition
-    this.#envelope = cutLoose(envelope)
+    this.#prev = prev
+    this.#envelope = envelope
     this.#kind = kind
   }
 
   get id(): string {
     return `${this.#partition}-${this.seq}`
+  }
+
+  /** seq of the object's event before it; null: it was the first, or that one is no longer kept. */
+  get prev(): number | null {
+    return this.#prev === '' ? null : Number(this.#prev)
   }
 
   get key(): string | null {
@@ -81,11 +88,8 @@ export class Event<Data = unknown, Type extends string = string> {
   }
 
   get data(): Data {
-    if (!this.#parsed) {
-      this.#data = JSON.parse(this.json) as Data
-      this.#parsed = true
-    }
-    return this.#data as Data
+    if (this.#data === notParsed) this.#data = JSON.parse(this.json) as Data
+    return this.#data
   }
 
   /** The whole event as JSON, its data byte-equal: line breaks between its tokens, if it was published with some, too. */
@@ -117,12 +121,6 @@ export class Event<Data = unknown, Type extends string = string> {
     return this.#header
   }
 }
-
-/**
- * A copy. An envelope is a piece of the text of all events of its entry, and in V8 a piece keeps the whole alive: whoever
- * keeps an event, or its key, would keep up to 255 others.
- */
-const cutLoose = (text: string): string => ` ${text}`.slice(1)
 
 export interface Header {
   type: string

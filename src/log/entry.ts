@@ -10,7 +10,8 @@
 export interface LogRecord {
   partition: number
   seq: number
-  prev: number | null
+  /** As text; '' for none. */
+  prev: string
   envelope: string
 }
 
@@ -28,9 +29,22 @@ export function countOf([, [prevs]]: Entry): number {
 
 export const firstSeqOf = (entry: Entry): number => lastSeqOf(entry) - countOf(entry) + 1
 
-export const prevOf = (text: string): number | null => (text === '' ? null : Number(text))
+// In V8 a piece of a text keeps the whole alive. Whoever keeps an event, or its key, keeps no more than this of its entry.
+const pieceLength = 2_048
 
-export const envelopesOf = ([, [, records]]: Entry): string[] => records.slice(1).split(separator)
+/** A copy of its own. */
+const cutLoose = (text: string): string => ` ${text}`.slice(1)
+
+export function envelopesOf([, [, records]]: Entry): string[] {
+  const envelopes: string[] = []
+  for (let from = 1; from < records.length; ) {
+    const next = records.indexOf(separator, from + pieceLength)
+    const to = next === -1 ? records.length : next
+    envelopes.push(...cutLoose(records.slice(from, to)).split(separator))
+    from = to + 1
+  }
+  return envelopes
+}
 
 /** The events of one entry that lie above `after`. */
 export function entryRecords(partition: number, entry: Entry, after: number): LogRecord[] {
@@ -38,6 +52,6 @@ export function entryRecords(partition: number, entry: Entry, after: number): Lo
   const firstSeq = lastSeqOf(entry) - prevs.length + 1
   const records: LogRecord[] = []
   for (let i = Math.max(0, after - firstSeq + 1); i < prevs.length; i += 1)
-    records.push({ partition, seq: firstSeq + i, prev: prevOf(prevs[i]!), envelope: envelopes[i]! })
+    records.push({ partition, seq: firstSeq + i, prev: prevs[i]!, envelope: envelopes[i]! })
   return records
 }

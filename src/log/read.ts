@@ -9,7 +9,7 @@ import { BusbarError, shown } from '../errors.ts'
 import { Event, parseId } from '../event.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
 import { defineScript, runScript } from '../redis/script.ts'
-import { type Entry, entryRecords, type LogRecord, lastSeqOf, prevOf } from './entry.ts'
+import { type Entry, entryRecords, type LogRecord, lastSeqOf } from './entry.ts'
 import type { Namespace } from './namespace.ts'
 import { partitionOf } from './partition.ts'
 
@@ -95,7 +95,7 @@ export async function readEvent(redis: Redis, namespace: Namespace, id: string):
   if (!keys) return undefined
   const found = await runScript(redis, eventScript, { keys, seq: parsed.seq })
   if (!found) return undefined
-  return toEvent({ ...parsed, prev: prevOf(found[0]), envelope: found[1] })
+  return toEvent({ ...parsed, prev: found[0], envelope: found[1] })
 }
 
 interface HistoryStep {
@@ -149,8 +149,7 @@ export async function readHistory(
     const step = Math.min(stepsPerScript, limit - events.length)
     const flat = await runScript(redis, historyScript, { keys, object, from, limit: step })
     for (let i = 0; i < flat.length; i += 3) {
-      const prev = flat[i + 1] ? Number(flat[i + 1]) : null
-      events.push(toEvent({ partition, seq: Number(flat[i]), prev, envelope: flat[i + 2]! }))
+      events.push(toEvent({ partition, seq: Number(flat[i]), prev: flat[i + 1]!, envelope: flat[i + 2]! }))
     }
     from = events.at(-1)?.prev ?? undefined
     if (flat.length < 3 * step || from === undefined) break

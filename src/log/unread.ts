@@ -5,7 +5,7 @@
  * what their texts cost.
  */
 import { Event, type Kind } from '../event.ts'
-import { countOf, type Entry, envelopesOf, firstSeqOf, prevOf } from './entry.ts'
+import { countOf, type Entry, envelopesOf, firstSeqOf } from './entry.ts'
 
 export class Unread {
   readonly #partition: number
@@ -76,8 +76,8 @@ export class Unread {
   }
 
   /** Of the event just stepped to. */
-  get #prev(): number | null {
-    return prevOf(this.#prevs[this.#event]!)
+  get #prev(): string {
+    return this.#prevs[this.#event]!
   }
 
   #step(): boolean {

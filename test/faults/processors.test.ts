@@ -236,7 +236,7 @@ test('two shelvings of one object under way at once lose nothing', async () => {
       owe: () => undefined,
     },
   )
-  const event = (seq: number) => new Event(0, seq, null, `{"type":"a.b","tenant":"default","key":"k"}\n${seq}`)
+  const event = (seq: number) => new Event(0, seq, '', `{"type":"a.b","tenant":"default","key":"k"}\n${seq}`)
   const object = objectOf(event(1))
   expect(await aside.park(object, [event(9)], { id: '0-9', error: 'e', attempts: 1, at: 0 }, () => [])).toBe('settled')
   fail = 1 // the connection breaks under the first

@@ -34,7 +34,7 @@ export const shelfText = (event: Event): string =>
 
 export function readShelfText(partition: number, text: string): Event {
   const { seq, prev, envelope } = JSON.parse(text) as { seq: number; prev: number | null; envelope: string }
-  return new Event(partition, seq, prev, envelope)
+  return new Event(partition, seq, String(prev ?? ''), envelope)
 }
 
 export const letterText = (event: Event, reason: Reason): string =>
