@@ -5,7 +5,8 @@
  */
 import { RE2JS, RE2JSSyntaxException, RE2Set } from 're2js'
 import { BusbarError, shown } from './errors.ts'
-import { checkTenant, limits as eventLimits } from './event.ts'
+import { limits as eventLimits } from './event.ts'
+import { checkTenant } from './event-checks.ts'
 import { allSegments, oneSegment, ownTopic } from './pattern-trie.ts'
 
 export type Pattern = string | readonly string[]

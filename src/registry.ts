@@ -6,7 +6,8 @@
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { BusbarError } from './errors.ts'
-import { RawJson, writeJson } from './event.ts'
+import { RawJson } from './event.ts'
+import { writeJson } from './event-checks.ts'
 import type { EventPlace } from './publish/written-event.ts'
 
 export interface EventDefinition<Schema extends StandardSchemaV1 = StandardSchemaV1> {

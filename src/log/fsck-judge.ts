@@ -1,18 +1,9 @@
 /** What is right and what is wrong in a log, decided without reading anything. Each answers the problem, or undefined. */
 import { isUtf8 } from 'node:buffer'
+import { type Header, kindOf, readEnvelope } from '../envelope.ts'
 import { BusbarError, shown } from '../errors.ts'
-import {
-  checkTenant,
-  checkText,
-  checkTime,
-  checkType,
-  type Header,
-  kindOf,
-  limits,
-  RawJson,
-  readEnvelope,
-  writeJson,
-} from '../event.ts'
+import { limits, RawJson } from '../event.ts'
+import { checkTenant, checkText, checkTime, checkType, writeJson } from '../event-checks.ts'
 import { type Entry, type Meta, metaFields } from './fsck-read.ts'
 import { partitionOf } from './partition.ts'
 

@@ -4,7 +4,8 @@
  * An event is made when it is asked for, not when its page comes in: then it dies young, and thousands that wait cost
  * what their texts cost.
  */
-import { Event, type Kind } from '../event.ts'
+import type { Kind } from '../envelope.ts'
+import { Event } from '../event.ts'
 import { countOf, type Entry, envelopesOf, firstSeqOf } from './entry.ts'
 
 export class Unread {

@@ -1,7 +1,9 @@
 /** What people ask of the log: one event, an object's history, a stretch of time, and keeping a stretch from retention. */
 
 import type { Redis } from 'ioredis'
-import { checkTenant, checkText, defaultTenant, type Event, kindOf, limits } from '../event.ts'
+import { kindOf } from '../envelope.ts'
+import { defaultTenant, type Event, limits } from '../event.ts'
+import { checkTenant, checkText } from '../event-checks.ts'
 import { compilePattern, type Pattern } from '../pattern.ts'
 import { readCursor, seqBefore } from './cursor.ts'
 import type { LogRecord } from './entry.ts'

@@ -4,7 +4,8 @@
  */
 import { createHash } from 'node:crypto'
 import { BusbarError, shown } from '../errors.ts'
-import { checkText, limits, writeJson } from '../event.ts'
+import { limits } from '../event.ts'
+import { checkText, writeJson } from '../event-checks.ts'
 import { objectHash } from '../log/partition.ts'
 import type { WrittenEvent } from './written-event.ts'
 

@@ -10,8 +10,10 @@
  */
 import { createHash } from 'node:crypto'
 import { type Duration, parseDuration } from '../duration.ts'
+import { readEnvelope } from '../envelope.ts'
 import { BusbarError, shown } from '../errors.ts'
-import { checkText, limits, readEnvelope } from '../event.ts'
+import { limits } from '../event.ts'
+import { checkText } from '../event-checks.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { objectHash, partitionOfHash } from '../log/partition.ts'
 import type { LogSource } from '../log/view.ts'

@@ -4,7 +4,8 @@
  * Publishing is mostly the making of text, so it is made once, and byte counts are added up from the parts instead of being
  * counted again over the whole.
  */
-import { checkTenant, checkText, checkTime, checkType, defaultTenant, limits, writeJson } from '../event.ts'
+import { defaultTenant, limits } from '../event.ts'
+import { checkTenant, checkText, checkTime, checkType, writeJson } from '../event-checks.ts'
 import { separator } from '../log/entry.ts'
 import { objectHash, objectHashStart, plainKeyHash } from '../log/partition.ts'
 

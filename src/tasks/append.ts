@@ -4,7 +4,7 @@
  * The script that appends one also removes it, and stores nothing of one that is gone. So two leaders at once, or one that
  * dies anywhere, neither double nor lose it, and nothing needs to be repeated here: the next look finds what is left.
  */
-import { kindOf, readEnvelope } from '../event.ts'
+import { kindOf, readEnvelope } from '../envelope.ts'
 import { separator } from '../log/entry.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { hintKinds } from '../publish/lane.ts'

@@ -8,9 +8,9 @@
  * slow) is not handed anything; it reads for itself until it has come to where the hub is.
  */
 import type { Redis } from 'ioredis'
+import { kindOf } from '../../envelope.ts'
 import { BusbarError } from '../../errors.ts'
 import type { Event } from '../../event.ts'
-import { kindOf } from '../../event.ts'
 import { type Entry, entryRecords, type LogRecord } from '../../log/entry.ts'
 import { type LogHint, readHint, readTopicHint, type TopicSeq } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'

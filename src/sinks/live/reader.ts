@@ -9,7 +9,8 @@
  * So a consumer that stops costs nothing and goes on later from where it was. Only retention can make it miss
  * something, and that is said (`onGap`).
  */
-import { type Event, kindOf } from '../../event.ts'
+import { kindOf } from '../../envelope.ts'
+import type { Event } from '../../event.ts'
 import { readCursor, seqBefore, writeCursor, writeCursorAt } from '../../log/cursor.ts'
 import { toEvent } from '../../log/read.ts'
 import { compilePattern, type Matcher, type Pattern } from '../../pattern.ts'

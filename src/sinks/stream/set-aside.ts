@@ -6,7 +6,8 @@
  *   released   the partition's owner works it off, before anything newer of the object
  * As long as an object has a shelf, what the log brings for it goes there and not to the handler.
  */
-import { Event, envelopeOf } from '../../event.ts'
+import { envelopeOf } from '../../envelope.ts'
+import { Event } from '../../event.ts'
 
 export type ShelfState = 'parked' | 'released'
 

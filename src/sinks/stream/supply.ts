@@ -8,7 +8,8 @@
  * What waits here is bounded by `prefetch` and one page. A lost connection is waited for.
  */
 import type { Redis } from 'ioredis'
-import { type Event, type Kind, kindOf } from '../../event.ts'
+import { type Kind, kindOf } from '../../envelope.ts'
+import type { Event } from '../../event.ts'
 import type { LogGrowth } from '../../log/growth.ts'
 import type { LogHint } from '../../log/hint.ts'
 import type { Namespace } from '../../log/namespace.ts'
