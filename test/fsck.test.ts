@@ -87,6 +87,12 @@ finds('entry-ids', {
     await log.redis.hincrby(log.keys.meta, 'bytes', Buffer.byteLength(mail.envelope))
     return { where: `entry ${last}-0 of partition 0`, problem: 'it has 4 fields, not two' }
   },
+  'records that do not begin with a separator': async (log) => {
+    const last = (await log.meta('last')) + 1
+    await log.redis.xadd(log.keys.log, `${last}-0`, '', `x${mail.envelope}`)
+    await log.redis.hset(log.keys.meta, 'last', last)
+    return { where: `entry ${last}-0 of partition 0`, problem: 'it has 1 prevs for 0 envelopes' }
+  },
   'more prevs than envelopes': async (log) => {
     const last = await log.append([{ ...mail, prev: ' ' }])
     return { where: `entry ${last}-0 of partition 0`, problem: 'it has 2 prevs for 1 envelopes' }

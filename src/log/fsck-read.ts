@@ -76,6 +76,7 @@ export function readEntry([rawId, fields]: StoredEntry): Entry {
 /** The envelopes as they are, not decoded: whether they are UTF-8 is to be judged. */
 function split(records: Buffer): Buffer[] {
   const envelopes: Buffer[] = []
+  if (records[0] !== separator.charCodeAt(0)) return envelopes
   for (let from = 1; from <= records.length; ) {
     const next = records.indexOf(separator, from)
     const to = next === -1 ? records.length : next

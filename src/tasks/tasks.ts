@@ -9,6 +9,9 @@ import { BusbarError, shown } from '../errors.ts'
 import type { Leadership } from '../group/leadership.ts'
 import { checkTask, type Task, type TaskHandler, type TaskOptions, TaskRun, type TaskRunContext } from './task.ts'
 
+// Enough to say that it leaves, also when its tasks took all the time there was.
+const leastMs = 10
+
 export interface TasksContext extends TaskRunContext {
   /** Of those that declare this task. */
   leadershipOf(task: string): Leadership
@@ -51,10 +54,12 @@ export class Tasks {
 
   /** Asks those that run to end, and waits for them, at most until the deadline. */
   async stop({ clock }: Pick<TaskRunContext, 'clock'>, deadlineMs: number): Promise<void> {
+    const until = clock.monotonicMs() + deadlineMs
     this.#stopping.abort()
     const ended = Promise.all((this.#runs ?? []).map((run) => run.ended()))
     const late = new Promise<void>((resolve) => clock.after(deadlineMs, resolve))
     await Promise.race([ended, late])
-    await Promise.all(this.#leaderships.map((leadership) => leadership.stop(deadlineMs)))
+    const left = Math.max(leastMs, until - clock.monotonicMs())
+    await Promise.all(this.#leaderships.map((leadership) => leadership.stop(left)))
   }
 }

@@ -1,6 +1,7 @@
 /** An event that fails its last attempt: the partition stops, or the event or its object is set aside; nobody else suffers. */
 import { describe, expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
+import type { IteratingHandler } from '../../src/sinks/stream/iterate.ts'
 import type { OnPoison, ProcessorOptions } from '../../src/sinks/stream/options.ts'
 import { freshNamespace, testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -236,3 +237,45 @@ test.each(['block', 'skip', 'park'] as const)(
     expect(done).toEqual([0, 1, 2])
   },
 )
+
+describe('[S12] a handler that fails now and then before it takes anything', () => {
+  const setUp = (handler: IteratingHandler) => {
+    const bus = testBus({ partitions: 1 })
+    const quick = { attempts: 3, backoff: ['1ms', '1ms'] } as const
+    bus.processor('jobs', { match: 'job.>', onPoison: 'skip', retry: quick }, handler)
+    return bus
+  }
+  const isBlocked = async (bus: Bus) => (await bus.streams.get('jobs')).partitions[0]!.blocked !== null
+
+  test('with events handled in between it is not broken: nothing is blocked', async () => {
+    const seen: number[] = []
+    let calls = 0
+    const bus = setUp(async (events) => {
+      calls += 1
+      if (calls % 2 === 1) throw new Error('hiccup')
+      for await (const { seq } of events) {
+        seen.push(seq)
+        break
+      }
+    })
+    await bus.run({ signals: false })
+    for (let n = 0; n < 6; n += 1) {
+      await bus.publish('job.run', { n }, { key: 'k' })
+      await eventually(() => seen.length === n + 1)
+    }
+    expect(await isBlocked(bus)).toBe(false)
+  })
+
+  test('in turn with an event that cannot be handled: both have their attempts, and it is blocked', async () => {
+    let calls = 0
+    const bus = setUp(async (events) => {
+      calls += 1
+      if (calls % 2 === 1) throw new Error('no database')
+      for await (const _event of events) throw new Error('poison')
+    })
+    await bus.publish('job.run', { n: 1 })
+    await bus.run({ signals: false })
+    await eventually(() => isBlocked(bus))
+    expect(calls).toBeLessThanOrEqual(5)
+  })
+})

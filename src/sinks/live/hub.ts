@@ -60,6 +60,8 @@ export class LiveHub {
   readonly #seen: number[]
   #started: Promise<void> | undefined
   #mayBeRolledBack = false
+  /** The last look found nothing. */
+  #wasIdle = false
   #stopped = false
   #loop: Loop | undefined
   #offReady: (() => void) | undefined
@@ -152,6 +154,7 @@ export class LiveHub {
     this.#loop = startLoop(this.#context, 'live.look', () => this.#look())
     this.#offReady = this.#context.connection.onReady(() => {
       this.#mayBeRolledBack = true
+      this.#wasIdle = false
       this.#loop?.wake()
     })
   }
@@ -233,8 +236,10 @@ export class LiveHub {
     // Where hints keep coming none was the last: the next one shows whether one is missing.
     const quietSince = clock.monotonicMs() - floodMs
     const quiet = [...namespace.partitions.keys()].filter((partition) => this.#hintedAt[partition]! < quietSince)
-    // One command where nothing happens: an idle process is to cost next to nothing.
-    await Promise.all((await this.#grown(quiet)).map((partition) => this.#lookAt(partition)))
+    // Where nothing happens it is one command. That one answers with entries, so where something does it is not used.
+    const grown = this.#wasIdle ? await this.#grown(quiet) : quiet
+    const moved = await Promise.all(grown.map((partition) => this.#lookAt(partition)))
+    this.#wasIdle = !moved.includes(true)
     return { againInMs: lookMs }
   }
 
@@ -246,13 +251,15 @@ export class LiveHub {
     return (grown ?? []).map(([key]) => partitions[keys.indexOf(key)]!)
   }
 
-  async #lookAt(partition: number): Promise<void> {
+  /** Answers whether the partition has grown. */
+  async #lookAt(partition: number): Promise<boolean> {
     const { last, topics } = await this.#followed.readLasts(partition)
     const at = this.position(partition)
     // What is being read, or was meanwhile, is further than this answer.
-    if (this.#reading[partition] || last <= at) return
+    if (this.#reading[partition] || last <= at) return this.#reading[partition]!
     if (topics && !this.#followed.haveNew(partition, at, topics)) this.#moveTo(partition, last)
     else this.#read(partition)
+    return true
   }
 
   /** From where the hint's flush begins, if no other topic has anything before that. */

@@ -245,7 +245,7 @@ export class HeldPartition {
 
   /** The handler failed its last attempt without taking anything: it, not an event, is what has to be mended. */
   async block(error: unknown, attempts: number): Promise<void> {
-    const item = this.tryPull()
+    const item = await this.pull()
     if (item) await this.#block(item, this.#reasonOf(item, error, attempts))
   }
 

@@ -15,6 +15,7 @@ import { backoffMs } from './retries.ts'
 export type IteratingHandler = (events: PartitionEvents, context: ProcessorContext) => Promise<void> | void
 
 interface Failing {
+  /** Of its event; for a handler that took none, how far the partition was. */
   seq: number
   attempts: number
 }
@@ -24,6 +25,8 @@ export class Iteration {
   readonly #held: HeldPartition
   readonly #handler: IteratingHandler
   #failing: Failing | undefined
+  /** The handler failed before it took anything: apart from the events, so that neither hides the other's attempts. */
+  #failingAlone: Failing | undefined
   #aloneUpTo = 0
 
   constructor(context: HandlingContext, held: HeldPartition, handler: IteratingHandler) {
@@ -55,7 +58,8 @@ export class Iteration {
     const given = this.#held.given
     try {
       await this.#handler(turn, context)
-      if (this.#held.isOpen && this.#held.given === given) throw BusbarError.of('HANDLER_TOOK_NOTHING', { name })
+      const hadSome = this.#held.isOpen && !this.#held.isBlocked
+      if (hadSome && this.#held.given === given) throw BusbarError.of('HANDLER_TOOK_NOTHING', { name })
       // Who returns because it was told to stop has not said that it is done.
       if (!this.#held.signal.aborted) turn.done()
       await turn.end()
@@ -67,7 +71,8 @@ export class Iteration {
 
   /** A failure before the first event was taken counts too; no event is given up for it. */
   #attempt(item: Item | undefined): number {
-    return this.#failing?.seq === (item?.event.seq ?? 0) ? this.#failing.attempts + 1 : 1
+    const [failing, seq] = item ? [this.#failing, item.event.seq] : [this.#failingAlone, this.#held.cursor]
+    return failing?.seq === seq ? failing.attempts + 1 : 1
   }
 
   async #failed(unit: readonly Item[], error: unknown): Promise<void> {
@@ -78,14 +83,14 @@ export class Iteration {
     const attempts = this.#attempt(first)
     this.#context.report(this.#held, first?.event, attempts, error)
     const alone = first !== undefined && first.event.seq <= this.#aloneUpTo
-    if (attempts < settings.attempts && !alone) {
-      this.#failing = { seq: first?.event.seq ?? 0, attempts }
+    const again = attempts < settings.attempts && !alone
+    if (first) this.#failing = again ? { seq: first.event.seq, attempts } : undefined
+    // Once an event is through it begins anew: what failed now and then is not broken.
+    else this.#failingAlone = again ? { seq: this.#held.cursor, attempts } : undefined
+    if (again) {
       this.#held.putBack(unit)
       await this.#held.pause(backoffMs(settings.backoffMs, attempts, randomness))
-      return
-    }
-    this.#failing = undefined
-    if (first === undefined) await this.#held.block(error, attempts)
+    } else if (first === undefined) await this.#held.block(error, attempts)
     else if (unit.length > 1) {
       this.#aloneUpTo = unit.at(-1)!.event.seq
       this.#held.putBack(unit)
