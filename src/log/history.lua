@@ -24,14 +24,13 @@ local function nth(joined, separator, n)
   return string.sub(joined, from, (to or 0) - 1)
 end
 
--- How many texts are joined.
-local function count(joined, separator) return select(2, string.gsub(joined, separator, '')) + 1 end
-
+-- An entry's id is the seq of its last event, so an event can only be in the first entry at or above it.
 local function find(seq)
   local entry = redis.call('XRANGE', log, seq, '+', 'COUNT', 1)[1]
   if not entry then return end
   local prevs, records = entry[2][1], entry[2][2]
-  local n = count(prevs, ' ') - (tonumber(string.match(entry[1], '^%d+')) - tonumber(seq))
+  local _, spaces = string.gsub(prevs, ' ', '')
+  local n = spaces + 1 - (tonumber(string.match(entry[1], '^%d+')) - tonumber(seq))
   if n >= 1 then return nth(prevs, ' ', n), nth(records, '\30', n + 1) end
 end
 

@@ -80,22 +80,13 @@ export class LogPages {
   }
 }
 
-type Found = [prev: string, envelope: string]
-
-export const eventScript = defineScript({
-  file: new URL('./event.lua', import.meta.url),
-  keys: ({ keys }: { keys: PartitionKeys; seq: number }) => [keys.log],
-  args: ({ seq }) => [seq],
-  reply: ([kind, ...found]: ['found', ...Found] | ['missing']) => (kind === 'found' ? (found as Found) : undefined),
-})
-
 export async function readEvent(redis: Redis, namespace: Namespace, id: string): Promise<Event | undefined> {
   const parsed = parseId(id)
   const keys = parsed && namespace.partitions[parsed.partition]
   if (!keys) return undefined
-  const found = await runScript(redis, eventScript, { keys, seq: parsed.seq })
-  if (!found) return undefined
-  return toEvent({ ...parsed, prev: found[0], envelope: found[1] })
+  // The first step of a walk that begins there; whose object it is does not matter.
+  const [, prev, envelope] = await runScript(redis, historyScript, { keys, object: '', from: parsed.seq, limit: 1 })
+  return envelope === undefined ? undefined : toEvent({ ...parsed, prev: prev!, envelope })
 }
 
 interface HistoryStep {

@@ -10,7 +10,7 @@ import type { Leadership } from '../group/leadership.ts'
 import { checkTask, type Task, type TaskHandler, type TaskOptions, TaskRun, type TaskRunContext } from './task.ts'
 
 // Enough to say that it leaves, also when its tasks took all the time there was.
-const leastMs = 10
+export const leastStopMs = 10
 
 export interface TasksContext extends TaskRunContext {
   /** Of those that declare this task. */
@@ -59,7 +59,7 @@ export class Tasks {
     const ended = Promise.all((this.#runs ?? []).map((run) => run.ended()))
     const late = new Promise<void>((resolve) => clock.after(deadlineMs, resolve))
     await Promise.race([ended, late])
-    const left = Math.max(leastMs, until - clock.monotonicMs())
+    const left = Math.max(leastStopMs, until - clock.monotonicMs())
     await Promise.all(this.#leaderships.map((leadership) => leadership.stop(left)))
   }
 }

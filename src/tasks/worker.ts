@@ -20,7 +20,7 @@ import { type AppendContext, appendDuty } from './append.ts'
 import { startDuty } from './duty.ts'
 import { type FireContext, fireDuty } from './fire.ts'
 import { Schedules } from './schedules.ts'
-import { Tasks } from './tasks.ts'
+import { leastStopMs, Tasks } from './tasks.ts'
 
 /** The bus's own way into the log. */
 interface Publishing extends Pick<AppendContext, 'floorOf' | 'saw' | 'liveChannelPrefix'> {
@@ -87,9 +87,12 @@ export class Worker {
 
   async stop(deadlineMs: number): Promise<void> {
     this.#stopped = true
+    const { network } = this.#options
+    const until = network.monotonicMs() + deadlineMs
+    const left = () => Math.max(leastStopMs, until - network.monotonicMs())
     await this.tasks.stop(this.#options, deadlineMs)
-    await Promise.all(this.#duties.map((duty) => duty.stop({ deadlineMs })))
-    await this.#leadership?.stop(deadlineMs)
+    await Promise.all(this.#duties.map((duty) => duty.stop({ deadlineMs: left() })))
+    await this.#leadership?.stop(left())
   }
 
   #contextOn({ reads, hints }: WorkerGround) {

@@ -98,6 +98,25 @@ test('close({ timeout }) ends by its timeout while Redis is paused', async () =>
   expect(took).toBeLessThan(1_500)
 })
 
+test('close({ timeout }) ends by its timeout while Redis is paused and a task does not end', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.stop())
+  const bus = testBus({ redis: server.url, namespace: freshNamespace(), group: quickGroup, partitions: 1 })
+  let begun = false
+  bus.task('hangs', {}, () => {
+    begun = true
+    return new Promise(() => undefined)
+  })
+  await bus.run({ signals: false })
+  await eventually(() => begun)
+  server.pause()
+  onTestFinished(() => server.resume())
+  const startedAt = performance.now()
+  await bus.close({ timeout: '800ms' })
+  // Once, and not once more for each part that has something to end.
+  expect(performance.now() - startedAt).toBeLessThan(1_500)
+})
+
 test('a task every hour runs', async () => {
   const bus = await clockedBus({ redis: redisUrl() })
   onTestFinished(() => bus.close())

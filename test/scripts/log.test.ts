@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript, type Retention } from '../../src/log/namespace.ts'
-import { eventScript, historyScript } from '../../src/log/read.ts'
+import { historyScript } from '../../src/log/read.ts'
 import { liftScript } from '../../src/log/rollback.ts'
 import { namespaceKey } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -59,8 +59,12 @@ describe('namespace.lua', () => {
   })
 })
 
-describe('event.lua', () => {
-  const find = ({ redis, keys }: Partition, seq: number) => runScript(redis, eventScript, { keys, seq })
+describe('history.lua, one event by its seq', () => {
+  const find = async ({ redis, keys }: Partition, seq: number) => {
+    const [its, ...found] = await runScript(redis, historyScript, { keys, object: '', from: seq, limit: 1 })
+    expect(its).toBe(found.length > 0 ? String(seq) : undefined)
+    return found.length > 0 ? found : undefined
+  }
 
   test('[P01] found: the first, a middle and the last event of an entry, with its prev', async () => {
     const p = testPartition()

@@ -6,7 +6,7 @@ import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
 import { countScript } from '../../src/log/count.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
-import { eventScript, historyScript } from '../../src/log/read.ts'
+import { historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
 import { cancelScript, delayScript, dueScript, publishScript } from '../../src/publish/scripts.ts'
@@ -75,7 +75,6 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/publish/due.lua': call(dueScript, { keys, maxEvents: 1, maxBytes: 1 }),
   'src/publish/cancel.lua': call(cancelScript, { keys, number: '1' }),
   'src/log/namespace.lua': call(openScript, { name: 'ns', partitions: 2, retention: undefined }),
-  'src/log/event.lua': call(eventScript, { keys, seq: 1 }),
   'src/log/history.lua': call(historyScript, { keys, object: 'o', from: 1, limit: 1 }),
   'src/log/trim.lua': call(trimScript, { keys, ageSeq: 0, maxEvents: 0, maxBytes: 0 }),
   'src/log/hold.lua': call(holdScript, { keys, name: 'h', seq: 1, epoch: 0 }),
