@@ -1,13 +1,15 @@
 #!lua flags=allow-oom
 -- Take a store away in bounded steps: first what makes it one, so that nothing enters and nobody claims any more.
 --
--- KEYS[12] remembered  hash  as in send.lua
--- KEYS[13] forget      zset  as in send.lua
--- ARGV[6] most         how many lanes, or leases, per call
+-- KEYS[12] remembered   hash  as in send.lua
+-- KEYS[13] forget       zset  as in send.lua
+-- ARGV[6] its_revision  of the removal: a store that was born after it belongs to a later subscription and stays
+-- ARGV[7] most          how many lanes, or leases, per call
 --
 -- Replies {'more'} or {'removed'}
 
-local most = tonumber(ARGV[6])
+local its_revision, most = tonumber(ARGV[6]), tonumber(ARGV[7])
+if born and born > its_revision then return {'removed'} end
 redis.call('DEL', store)
 
 local names = redis.call('HSCAN', lanes, 0, 'COUNT', most)[2]

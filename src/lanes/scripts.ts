@@ -45,6 +45,7 @@ const parts = [file('store.part')]
 
 export interface MakeInput extends StoreInput {
   revision: number
+  born: number
   /** Infinity: for ever. */
   attempts: number
   applied: readonly number[]
@@ -58,16 +59,18 @@ export const makeScript = defineScript({
   args: (input) => [
     ...storeArgs(input),
     input.revision,
+    input.born,
     Number.isFinite(input.attempts) ? input.attempts : 0,
     input.applied.length,
     ...input.applied,
     ...Object.entries(input.weights).flat(),
   ],
-  reply: ([kind]: ['made' | 'raised' | 'outdated']) => kind,
+  reply: ([kind]: ['made' | 'raised' | 'outdated' | 'left']) => kind,
 })
 
 export interface AcceptInput extends StoreInput {
   revision: number
+  born: number
   partition: number
   first: number
   last: number
@@ -83,6 +86,7 @@ export const acceptScript = defineScript({
   args: (input) => [
     ...storeArgs(input),
     input.revision,
+    input.born,
     input.partition,
     input.first,
     input.last,
@@ -338,7 +342,7 @@ export const peekScript = defineScript({
 export const removeScript = defineScript({
   file: file('remove'),
   parts,
-  keys: (input: StoreInput) => withMemory(input),
-  args: (input) => [...storeArgs(input), laneLimits.removal],
+  keys: (input: StoreInput & { revision: number }) => withMemory(input),
+  args: (input) => [...storeArgs(input), input.revision, laneLimits.removal],
   reply: ([kind]: ['more' | 'removed']) => kind,
 })

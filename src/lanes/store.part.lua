@@ -1,6 +1,7 @@
 -- What all scripts of lanes/ begin with: the keys of a store, its lanes as they were and as they are to be.
 --
--- KEYS[1] store        hash  revision (fence of accept), defined (revision whose options these are), attempts, paused, weighted; turn (number given last); applied:<partition>;
+-- KEYS[1] store        hash  revision (fence of accept), born (revision of the creation), defined (revision whose options these
+--                            are), attempts, paused, pausedAt (ms), weighted; turn (number given last); applied:<partition>;
 --                            worker:<name> -> its start; waiting, held, bytes (now); in, out, expired, dropped, discarded (ever)
 -- KEYS[2] turns        zset  lane -> its number in line: exactly the lanes that can give
 -- KEYS[3] lanes        hash  lane -> its record, while it has anything (record_format)
@@ -42,9 +43,9 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'turn', 'weighted')
+local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'turn', 'weighted', 'born')
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
-local last_turn, is_weighted = tonumber(known[4] or 0), known[5] == '1'
+local last_turn, is_weighted, born = tonumber(known[4] or 0), known[5] == '1', tonumber(known[6])
 
 local loaded, touched, counted = {}, {}, {}
 

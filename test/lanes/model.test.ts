@@ -134,7 +134,7 @@ class Walk {
       items: works.filter((work) => work.lane === name).map(itemText),
     }))
     const [first, last] = [works[0]!.seq, works.at(-1)!.seq]
-    const input = { ...this.#ground, revision: this.#revision, partition, first, last, groups }
+    const input = { ...this.#ground, revision: this.#revision, born: 1, partition, first, last, groups }
     const items = this.#reference.accept(partition, works)
     expect(await this.#run(acceptScript, input)).toEqual({ kind: 'accepted', items })
     this.#last = { partition, works }

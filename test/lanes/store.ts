@@ -23,7 +23,7 @@ export async function testStore({ attempts = 3, partitions = 2 } = {}) {
     plant: (script: typeof makeScript) => typeof makeScript = (script) => script,
   ) =>
     runScript(redis, plant(makeScript), {
-      ...{ keys, revision, attempts, weights },
+      ...{ keys, revision, born: 1, attempts, weights },
       applied: Array.from({ length: partitions }, () => 0),
     })
   await make()
