@@ -279,3 +279,11 @@ export function shown(value: unknown): string {
   const short = text.length > 80 ? `${text.slice(0, 77).toWellFormed()}…` : text
   return short.replace(unprintable, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
+
+const maxErrorLength = 1_000
+
+/** What people are told of an error: its message, on one line, cut short. */
+export const errorText = (error: unknown): string =>
+  (error instanceof Error ? `${error.name}: ${error.message}` : String(error))
+    .replace(/\s+/g, ' ')
+    .slice(0, maxErrorLength)

@@ -16,7 +16,7 @@
 --         {'replaced'}               another process works under this worker's name
 --         {'gone'}                   there is no such store
 --
--- A claim under a token that holds something answers what it holds: it is safe to repeat.
+-- A claim under a token that holds something answers what it holds, for a whole lease from now: it is safe to repeat.
 
 local token, n, lease_ms, worker, start, name = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11]
 local lapsed_reason = 'its lease lapsed: the worker died, or held it for too long without renewing'
@@ -30,6 +30,7 @@ local held_key = held_prefix .. token
 local written_now = format('%.0f', now)
 
 if token ~= '' and redis.call('EXISTS', held_key) == 1 then
+  redis.call('ZADD', leases, now + lease_ms, token)
   return {'claimed', revision, written_now, 0, -1, unpack(redis.call('HVALS', held_key))}
 end
 
@@ -155,11 +156,11 @@ save()
 
 -- What was brought back and is not given here is for the others.
 if brought_back > #given then wake_idle(math.min(brought_back - #given, 1000)) end
+if name ~= '' and #given < n then redis.call('ZADD', idle, now, name) end
 if paused then return {'paused', revision, written_now} end
 
 local due = -1
 if #given < n or n == 0 then
-  if name ~= '' then redis.call('ZADD', idle, now, name) end
   local first = math.min(tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or math.huge),
     tonumber(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or math.huge))
   if first < math.huge then due = math.max(0, first - now) end

@@ -5,9 +5,13 @@
 --
 -- Replies {'done'} or {'gone'}, when there is no such store
 
-if not revision then return {'gone'} end
 local act = ARGV[6]
-if act == 'pause' and not paused then redis.call('HSET', store, 'paused', 1, 'pausedAt', format('%.0f', now)) end
-if act == 'resume' then redis.call('HDEL', store, 'paused', 'pausedAt') end
-if act == 'resume' then wake_idle(tonumber(redis.call('HGET', store, 'waiting') or 0)) end
+
+if not revision then return {'gone'} end
+if act == 'pause' then
+  if not paused then redis.call('HSET', store, 'paused', 1, 'pausedAt', format('%.0f', now)) end
+else
+  redis.call('HDEL', store, 'paused', 'pausedAt')
+  wake_idle(tonumber(redis.call('HGET', store, 'waiting') or 0))
+end
 return {'done'}

@@ -179,7 +179,10 @@ export class ReferenceStore {
 
   claim(token: string, n: number, leaseMs: number, worker: string, start: string): Work[] {
     const held = this.leases.get(token)
-    if (held) return [...held.items.values()]
+    if (held) {
+      held.ends = this.now + leaseMs
+      return [...held.items.values()]
+    }
     this.#bringBack()
     const taken = this.#take(n)
     const items = new Map(taken.map((work) => [work.id, work]))
