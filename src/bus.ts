@@ -6,7 +6,7 @@
  *   closed     what was accepted is answered, then everything is let go; nothing keeps the process alive
  */
 import { hostname } from 'node:os'
-import { Backbone } from './backbone.ts'
+import { Backbone, type Opened } from './backbone.ts'
 import { type BusInternals, busMark, internals } from './bus-internals.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
 import type {
@@ -31,6 +31,7 @@ import { defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { checkTenant, checkText } from './event-checks.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
 import { type Finding, fsck } from './log/fsck.ts'
+import { LogGrowth } from './log/growth.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
 import type { Retainer } from './log/retention.ts'
 import { createLogView, type LogView } from './log/view.ts'
@@ -39,6 +40,9 @@ import type { Published } from './publish/call.ts'
 import type { Delayed, DelayedView } from './publish/delayed.ts'
 import { Publishing } from './publishing.ts'
 import type { DataIn, Registry } from './registry.ts'
+import { Router } from './route/router.ts'
+import type { Sinks } from './route/stores.ts'
+import { Subscriptions, type SubscriptionsView } from './route/subscriptions.ts'
 import type { Handling } from './runtime/handling.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
@@ -71,6 +75,8 @@ export class Bus<R extends Registry = Registry> {
   readonly log: LogView
   /** Processors of the namespace, whoever runs them. */
   readonly streams: StreamsView
+  /** Subscriptions of the namespace, whoever declared them. */
+  readonly subscriptions: SubscriptionsView
   /** What is stored of schedules, whoever declared them. */
   readonly schedules: SchedulesView
   /** Delayed events that are not due yet. */
@@ -81,8 +87,10 @@ export class Bus<R extends Registry = Registry> {
   readonly #worker: Worker
   readonly #readers = new Set<LiveReader>()
   readonly #processors: Processors
+  readonly #router: Router
   readonly #handling = new Set<Handling>()
   #hub: LiveHub | undefined
+  #growth: LogGrowth | undefined
   #loops: Loop[] = []
   #running: Promise<this> | undefined
   #closing: Promise<void> | undefined
@@ -101,8 +109,13 @@ export class Bus<R extends Registry = Registry> {
     this.delayed = publishing.delayer
     this.#worker = new Worker({ ...settings, source: this.#backbone, publishing })
     this.schedules = this.#worker.schedules
-    this.#processors = new Processors({ ...settings, source: this.#backbone, saw: (p, seq) => publishing.saw(p, seq) })
+    this.#processors = new Processors({ ...settings, source: this.#backbone })
+    const sinks: Sinks = {}
+    const subscriptions = new Subscriptions({ ...settings, source: this.#backbone, sinks })
+    this.subscriptions = subscriptions
+    this.#router = new Router({ ...settings, sinks, finishRemoval: (name) => subscriptions.finishRemoval(name) })
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
+    this.#handling.add({ name: 'route', isIdle: () => this.#isRouterIdle() })
     this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }
 
@@ -227,7 +240,9 @@ export class Bus<R extends Registry = Registry> {
     if (this.#loops.length === 0) this.#retain(retainer)
     const about = this.#about(role, only)
     await this.#worker.start({ ...opened, about, only })
-    await this.#processors.start({ ...opened, about }, only)
+    const growth = this.#watchGrowth(opened)
+    await this.#router.start({ ...opened, growth, about })
+    await this.#processors.start({ ...opened, growth, about }, only)
     if (this.#closing) throw BusbarError.of('BUS_CLOSED')
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
@@ -274,7 +289,8 @@ export class Bus<R extends Registry = Registry> {
     // One time for all of it; what comes late still has a moment.
     const left = () => Math.max(50, until - network.monotonicMs())
     for (const signal of endSignals) process.off(signal, this.#onSignal)
-    await this.#processors.close(left())
+    await Promise.all([this.#processors.close(left()), this.#router.close(left())])
+    await this.#growth?.stop(left())
     await this.#worker.stop(left())
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: left() })))
     for (const reader of this.#readers) await reader.return()
@@ -282,6 +298,14 @@ export class Bus<R extends Registry = Registry> {
     await this.#publishing.close(left())
     await this.#backbone.close()
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
+  }
+
+  /** One watch for all that wait for the log in this process; it costs nothing before the first one does. */
+  #watchGrowth({ namespace, reads, hints }: Opened): LogGrowth {
+    const saw = (partition: number, seq: number) => this.#publishing.saw(partition, seq)
+    const context = { ...this.#settings, clock: this.#settings.network, namespace, connection: reads, hints, saw }
+    this.#growth ??= new LogGrowth(context)
+    return this.#growth
   }
 
   async #openHub(): Promise<LiveHub> {
@@ -295,6 +319,11 @@ export class Bus<R extends Registry = Registry> {
       saw: (partition, seq) => this.#publishing.saw(partition, seq),
     })
     return this.#hub
+  }
+
+  /** Nothing that is stored waits to be handed to a store by this process. */
+  async #isRouterIdle(): Promise<boolean> {
+    return !this.#running || this.#router.isIdleUpTo(await this.#backbone.read(readLasts))
   }
 
   /** Nothing that is stored waits for a processor of this process. */

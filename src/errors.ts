@@ -148,6 +148,18 @@ export const errorTable = {
     (e: { name: string }) =>
       `The handler of "${e.name}" returned without taking an event. Iterate over its first argument, or declare \`concurrency\` to get single events.`,
   ),
+  SUBSCRIPTION_NOT_FOUND: row(
+    404,
+    false,
+    (e: { name: string; namespace: string; meant?: string | undefined }) =>
+      `There is no subscription ${e.name} in namespace "${e.namespace}".${e.meant ? ` Did you mean ${e.meant}?` : ''}`,
+  ),
+  SUBSCRIPTION_CHANGED_ELSEWHERE: row(
+    409,
+    true,
+    (e: { name: string; minutes: number }) =>
+      `Subscription ${e.name} was changed by another process, and this is the definition from before: it was replaced less than ${e.minutes} minutes ago. Deploy the new definition here too, or force this one.`,
+  ),
   SETTING_INVALID: row(
     400,
     false,

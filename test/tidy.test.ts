@@ -23,6 +23,7 @@ const layers: Record<string, readonly string[]> = {
   group: ['redis', 'runtime'],
   publish: ['log', 'redis', 'runtime'],
   tasks: ['group', 'publish', 'log', 'redis', 'runtime'],
+  route: ['group', 'log', 'redis', 'runtime'],
   'sinks/stream': ['group', 'log', 'redis', 'runtime'],
   'sinks/live': ['log', 'redis', 'runtime'],
   http: ['log', 'redis', 'runtime', 'sinks/live', 'sinks/stream'],

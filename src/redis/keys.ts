@@ -58,6 +58,15 @@ export interface LaneKeys {
   readonly laneWake: string
 }
 
+/** The table of subscriptions and how far they are, in the slot of the group of routers. */
+export interface RouteKeys extends GroupKeys {
+  readonly subscriptions: string
+  readonly changes: string
+  readonly own: string
+  readonly replaced: string
+  readonly removing: string
+}
+
 /** What the leader looks after, in the slot of the group of all running processes. */
 export interface WorkersKeys {
   readonly schedules: string
@@ -131,6 +140,15 @@ export const keyTable = {
   ranked: ['zset', 'until empty', 'The waiting items of one tenant that have a priority, by their place.'],
   held: ['hash', 'until settled or lapsed', 'Item id → item, of one lease.'],
   laneWake: ['channel', 'no storage', 'Hint: the named ones may claim.'],
+  subscriptions: ['hash', 'until removed', 'Subscription → its revision, that of its creation, and its definition.'],
+  changes: ['zset', 'the last 1,000 removals', 'Subscription → revision of its last change or of its removal.'],
+  own: [
+    'hash',
+    'until it rides with main',
+    'Partition and subscription → seq up to which it has everything, and revision.',
+  ],
+  replaced: ['hash', 'until removed', 'Subscription → hashes of the definitions replaced in the last 10 minutes.'],
+  removing: ['hash', 'until its store is gone', 'Removed subscription → revision, time and kind.'],
   live: ['channel', 'no storage', 'Live channel: one message per event, when switched on.'],
 } as const
 
@@ -228,6 +246,21 @@ export function workersKeys(ns: string): WorkersKeys {
   return { schedules: `${base}:schedules`, due: `${base}:due` }
 }
 
+/** The group of which every running process is a member: it hands events to the stores of subscriptions. */
+export const routeGroup = 'route'
+
+export function routeKeys(ns: string): RouteKeys {
+  const base = `${ns}:{group.${routeGroup}}`
+  return {
+    ...groupKeys(ns, routeGroup),
+    subscriptions: `${base}:subscriptions`,
+    changes: `${base}:changes`,
+    own: `${base}:own`,
+    replaced: `${base}:replaced`,
+    removing: `${base}:removing`,
+  }
+}
+
 /** Tells which row of the table a stored key of the namespace belongs to; undefined for a key that nobody owns. */
 export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]): (key: string) => KeyName | undefined {
   const whole = new Map<string, KeyName>([
@@ -253,6 +286,7 @@ const groupKeyShape = /^([^:]+):\{group\.[^}]+\}:(\w+)$|^([^:]+):\{group\.[^}]+\
 const groupKeyNames: readonly string[] = [
   ...['group', 'members', 'owners', 'cursors', 'rates'],
   ...['blocked', 'dead', 'deadOrder', 'shelves', 'schedules'],
+  ...['subscriptions', 'changes', 'own', 'replaced', 'removing'],
 ]
 
 function groupKeyOf(ns: string, key: string): KeyName | undefined {

@@ -19,9 +19,17 @@ import {
   partitionKeys,
   processorKeys,
   processorsKey,
+  routeKeys,
   topicWakeChannel,
   workersKeys,
 } from '../../src/redis/keys.ts'
+import {
+  commitScript as commitRouteScript,
+  putScript,
+  removedScript,
+  removeScript,
+  tableScript,
+} from '../../src/route/scripts.ts'
 import {
   declareScript,
   discardScript,
@@ -85,6 +93,17 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   }),
   'src/tasks/schedule.lua': call(scheduleScript, { keys: workersKeys('ns'), name: 's', definition: '{}', most: 1 }),
   'src/tasks/fired.lua': call(firedScript, { keys: workersKeys('ns'), name: 's', definition: '{}', firedMs: 1 }),
+  'src/route/put.lua': call(putScript, {
+    ...{ keys: routeKeys('ns'), name: 's', definition: '{}', force: false },
+    ...{ guardMs: 1, start: [0] },
+  }),
+  'src/route/remove.lua': call(removeScript, { keys: routeKeys('ns'), name: 's', partitions: 1 }),
+  'src/route/removed.lua': call(removedScript, { keys: routeKeys('ns'), name: 's', mark: '1 1 queue' }),
+  'src/route/table.lua': call(tableScript, { keys: routeKeys('ns'), known: 0 }),
+  'src/route/commit.lua': call(commitRouteScript, {
+    keys: routeKeys('ns'),
+    said: [{ partition: 0, epoch: 1, main: 1, places: [{ name: 's', revision: 1, act: 'own', seq: 1 }] }],
+  }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
   'src/log/count.lua': call(countScript, { keys, after: 0, upTo: 1, maxEntries: 1 }),
   'src/sinks/stream/declare.lua': call(declareScript, { keys: stream, cursors }),
@@ -205,8 +224,9 @@ describe('keys', () => {
   const spelling: Record<string, string> = {
     ...spelled,
     ...processorKeys('<ns>', '<processor>'),
-    ...groupKeys('<ns>', '<group>'),
     ...workersKeys('<ns>'),
+    ...routeKeys('<ns>'),
+    ...groupKeys('<ns>', '<group>'),
     namespace: namespaceKey('<ns>'),
     processors: processorsKey('<ns>'),
     shelf: `${processorKeys('<ns>', '<processor>').shelfPrefix}<sha1>`,

@@ -1,7 +1,7 @@
-/** All processors that were declared on one bus, and the one watch on the log's growth that they share. */
+/** All processors that were declared on one bus. */
 import { BusbarError, shown } from '../../errors.ts'
 import type { GroupTiming } from '../../group/scripts.ts'
-import { LogGrowth } from '../../log/growth.ts'
+import type { LogGrowth } from '../../log/growth.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import type { LogSource } from '../../log/view.ts'
 import type { Connection } from '../../redis/connection.ts'
@@ -20,14 +20,13 @@ export interface ProcessorsOptions extends LoopContext {
   groupTiming: GroupTiming
   /** Waits for a lost connection. */
   source: LogSource
-  /** The log was seen to reach this seq. */
-  saw(partition: number, seq: number): void
 }
 
 export interface ProcessorsGround {
   namespace: Namespace
   reads: Connection
   hints: Hints
+  growth: LogGrowth
   /** What the process says of itself, for people. */
   about: Readonly<Record<string, unknown>>
 }
@@ -36,7 +35,6 @@ export class Processors {
   readonly #options: ProcessorsOptions
   readonly #declared = new Map<string, Processor>()
   readonly #running = new Set<Processor>()
-  #growth: LogGrowth | undefined
   #started = false
   #closed = false
 
@@ -67,13 +65,12 @@ export class Processors {
   /** Starts those named, or all. */
   async start(ground: ProcessorsGround, only: readonly string[] | undefined): Promise<void> {
     this.#started = true
-    const { clock, network, randomness, telemetry, worker, groupTiming, source, saw } = this.#options
-    const { namespace, reads, hints, about } = ground
+    const { clock, network, randomness, telemetry, worker, groupTiming, source } = this.#options
+    const { namespace, reads, hints, growth, about } = ground
     const wanted = [...this.#declared.values()].filter(({ name }) => !only || only.includes(name))
     if (wanted.length === 0) return
     const context = { clock, network, randomness, telemetry, namespace, connection: reads, hints }
-    this.#growth ??= new LogGrowth({ ...context, clock: network, saw })
-    const run = { ...context, source, growth: this.#growth, worker, about, timing: groupTiming }
+    const run = { ...context, source, growth, worker, about, timing: groupTiming }
     for (const processor of wanted) {
       if (this.#closed) return
       this.#running.add(processor)
@@ -89,6 +86,5 @@ export class Processors {
   async close(timeoutMs: number): Promise<void> {
     this.#closed = true
     await Promise.all([...this.#running].map((processor) => processor.close(timeoutMs)))
-    await this.#growth?.stop(timeoutMs)
   }
 }

@@ -1,0 +1,90 @@
+/**
+ * Creating, changing and removing a subscription: the table first, then its store, then the answer.
+ *
+ *   created, changed   the table has it and says where it begins; then the store is made there, or its revision raised
+ *   removed            the table has forgotten it and keeps a mark; then the store is taken away; then the mark goes
+ *
+ * Who dies after the table leaves nothing undone: a router that meets no store makes it, any accept brings the revision along,
+ * and a mark that has stood too long is finished by whoever meets it. The store is never first: one that was left behind by a
+ * creator that died would hide its seqs from the next subscription of that name.
+ */
+import { BusbarError, shown } from '../errors.ts'
+import { type Definition, writeDefinition } from './definition.ts'
+import type { PutReply, Removal, RemoveReply } from './scripts.ts'
+import type { RoutedSink, Subscription } from './sink.ts'
+import type { Sinks } from './stores.ts'
+
+/** Where a new subscription begins: with the next event, with the oldest that is kept, or at a time. */
+export type From = 'now' | 'beginning' | number | Date
+
+export interface ChangeContext {
+  readonly sinks: Sinks
+  startOf(from: From): Promise<readonly number[]>
+  put(input: { name: string; definition: string; force: boolean; start: readonly number[] }): Promise<PutReply>
+  remove(name: string): Promise<RemoveReply>
+  removed(name: string, mark: string): Promise<unknown>
+  pause(ms: number): Promise<void>
+}
+
+export interface Put {
+  change: 'created' | 'changed' | 'same'
+  subscription: Subscription
+}
+
+/** For so long a replaced definition may not come back. */
+export const guardMs = 600_000
+const askAgainMs = 50
+// Whoever removes a store takes bounded steps of some ms each; silent for so long it is dead.
+const abandonedMs = 10_000
+
+export async function putSubscription(
+  context: ChangeContext,
+  definition: Definition,
+  { from, force }: { from: From; force: boolean },
+): Promise<Put> {
+  const { name, kind, match, options } = definition
+  const sink = sinkOf(context.sinks, kind)
+  const start = await context.startOf(from)
+  for (;;) {
+    const reply = await context.put({ name, definition: writeDefinition(definition), force, start })
+    if (reply.kind === 'elsewhere')
+      throw BusbarError.of('SUBSCRIPTION_CHANGED_ELSEWHERE', { name: shown(name), minutes: guardMs / 60_000 })
+    if (reply.kind === 'removing') {
+      await waitForRemoval(context, name, reply.removal)
+      continue
+    }
+    const { revision, born, seqs } = reply
+    const subscription = { name, kind, revision, born, match, options }
+    await sink.make(subscription, seqs)
+    return { change: reply.kind, subscription }
+  }
+}
+
+/** Answers whether there was one. */
+export async function removeSubscription(context: ChangeContext, name: string): Promise<boolean> {
+  for (;;) {
+    const reply = await context.remove(name)
+    if (reply.kind === 'unknown') return false
+    if (reply.kind === 'removed') {
+      await finishRemoval(context, name, reply.removal)
+      return true
+    }
+    await waitForRemoval(context, name, reply.removal)
+  }
+}
+
+async function waitForRemoval(context: ChangeContext, name: string, removal: Removal): Promise<void> {
+  if (removal.ageMs < abandonedMs) await context.pause(askAgainMs)
+  else await finishRemoval(context, name, removal)
+}
+
+async function finishRemoval(context: ChangeContext, name: string, { kind, revision, text }: Removal): Promise<void> {
+  await sinkOf(context.sinks, kind).remove(name, revision)
+  await context.removed(name, text)
+}
+
+function sinkOf(sinks: Sinks, kind: string): RoutedSink {
+  const sink = sinks[kind]
+  if (!sink) throw new Error(`This bus knows no subscriptions of the kind ${kind}.`)
+  return sink
+}

@@ -1,0 +1,57 @@
+/**
+ * What routing asks of the stores behind subscriptions, and what it tells them.
+ *
+ * A store keeps, per partition, the seq up to which it has taken everything (`applied`) and skips what is not above it. So a
+ * chunk that is sent twice, by the same router or by two, is taken once; no store knows who owns a partition. It also keeps two
+ * numbers of its subscription: `revision`, which every change of the definition raises, and `born`, the revision of its creation.
+ *
+ *   lower in the call than in the store    the caller knows an old definition: 'outdated', nothing is taken
+ *   higher revision in the call            the store adopts it and takes the events
+ *   higher born in the call                the store is left from an earlier subscription of that name: as if there were none
+ */
+import type { Pattern } from '../pattern.ts'
+
+/** An event on its way into stores. */
+export interface Routed {
+  readonly seq: number
+  readonly tenant: string
+  /** As text; '' for none. */
+  readonly prev: string
+  readonly envelope: string
+}
+
+export interface Subscription {
+  readonly name: string
+  readonly kind: 'queue'
+  readonly revision: number
+  /** The revision of its creation: another one after it was removed and created again. */
+  readonly born: number
+  readonly match: Pattern
+  /** The rest of the definition. */
+  readonly options: Readonly<Record<string, unknown>>
+}
+
+export interface Delivery {
+  readonly subscription: Subscription
+  /** In order of seq. */
+  readonly events: readonly Routed[]
+}
+
+export type Accepted = 'accepted' | 'outdated' | 'gone'
+
+export interface RoutedSink {
+  /**
+   * Makes the store unless there is one: everything up to `applied` (one seq per partition) counts as taken. Raises its
+   * revision to the subscription's. A store of an earlier life (lower `born`) gives way to the new one.
+   */
+  make(subscription: Subscription, applied: readonly number[]): Promise<void>
+  /** One chunk of a partition; one answer per delivery, each on its own: a store may answer late or with an error. */
+  accept(partition: number, deliveries: readonly Delivery[]): readonly Promise<Accepted>[]
+  /**
+   * Takes the store away, in bounded steps; harmless when it is gone already. One that was born after `revision`, the removal's,
+   * belongs to a later subscription of that name and stays.
+   */
+  remove(name: string, revision: number): Promise<void>
+  /** Since when the store hands nothing out, in ms; undefined when it does. For people only. */
+  pausedSince?(name: string): Promise<number | undefined>
+}

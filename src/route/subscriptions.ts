@@ -1,0 +1,173 @@
+/** The subscriptions of a namespace, whoever declared them: as people see them, and how they are put and removed. */
+import type { Redis } from 'ioredis'
+import { didYouMean } from '../did-you-mean.ts'
+import { BusbarError, shown } from '../errors.ts'
+import { seqBefore } from '../log/cursor.ts'
+import type { Namespace } from '../log/namespace.ts'
+import { readLasts } from '../log/read.ts'
+import type { LogSource } from '../log/view.ts'
+import { compilePattern, type Pattern, parsePattern } from '../pattern.ts'
+import { routeKeys } from '../redis/keys.ts'
+import { runScript } from '../redis/script.ts'
+import type { Clock } from '../runtime/clock.ts'
+import type { Telemetry } from '../runtime/telemetry.ts'
+import { type ChangeContext, type From, guardMs, type Put, putSubscription, removeSubscription } from './change.ts'
+import { type Definition, readSubscription } from './definition.ts'
+import { putScript, removedScript, removeScript } from './scripts.ts'
+import type { Subscription } from './sink.ts'
+import type { Sinks } from './stores.ts'
+
+export interface SubscriptionFacts {
+  name: string
+  kind: Subscription['kind']
+  match: Pattern
+  options: Readonly<Record<string, unknown>>
+  /** Raised by every change of the definition. */
+  revision: number
+}
+
+/** Whether a subscription gets events of a kind, and why. */
+export interface MatchFacts {
+  name: string
+  kind: Subscription['kind']
+  matches: boolean
+  why: 'matches' | 'pattern'
+  /** Its store hands nothing out, since when (ms). */
+  paused?: boolean
+  since?: number
+}
+
+export interface SubscriptionsView {
+  list(): Promise<SubscriptionFacts[]>
+  /** SUBSCRIPTION_NOT_FOUND when there is none of that name. */
+  get(name: string): Promise<SubscriptionFacts>
+  /** Who would get an event of this tenant and type; with a name, whether that one would. */
+  match(tenant: string, type: string, name?: string): Promise<MatchFacts[]>
+  /** Takes a subscription away, and its store with everything in it. */
+  remove(name: string): Promise<void>
+}
+
+export interface SubscriptionsOptions {
+  source: LogSource
+  sinks: Sinks
+  clock: Clock
+  /** Time as the network has it, also where a test stops the clock. */
+  network: Clock
+  telemetry: Telemetry
+}
+
+export class Subscriptions implements SubscriptionsView {
+  readonly #options: SubscriptionsOptions
+
+  constructor(options: SubscriptionsOptions) {
+    this.#options = options
+  }
+
+  /** Creates it, or changes its definition. From the answer on only this definition counts for what is published. */
+  async put(definition: Definition, { from = 'now', force = false }: { from?: From; force?: boolean }): Promise<Put> {
+    parsePattern(definition.match)
+    const put = await putSubscription(this.#context(), definition, { from, force })
+    const { name, revision } = put.subscription
+    if (put.change !== 'same') this.#options.telemetry.emit('subscription.changed', { name, revision, ...changed(put) })
+    return put
+  }
+
+  async list(): Promise<SubscriptionFacts[]> {
+    return (await this.#all()).map(factsOf)
+  }
+
+  async get(name: string): Promise<SubscriptionFacts> {
+    return factsOf(await this.#one(name))
+  }
+
+  async match(tenant: string, type: string, name?: string): Promise<MatchFacts[]> {
+    const asked = name === undefined ? await this.#all() : [await this.#one(name)]
+    return Promise.all(asked.map((subscription) => this.#matchOf(subscription, tenant, type)))
+  }
+
+  async remove(name: string): Promise<void> {
+    if (!(await removeSubscription(this.#context(), name))) throw await this.#notFound(name)
+    this.#options.telemetry.emit('subscription.changed', { name, change: 'removed' })
+  }
+
+  /** Finishes what another process has begun: its mark has stood too long. */
+  async finishRemoval(name: string): Promise<void> {
+    await removeSubscription({ ...this.#context(), pause: () => Promise.reject(stillGoingOn) }, name).catch((error) => {
+      if (error !== stillGoingOn) throw error
+    })
+  }
+
+  async #matchOf(subscription: Subscription, tenant: string, type: string): Promise<MatchFacts> {
+    const { name, kind, match } = subscription
+    const matches = compilePattern(match).matches(tenant, type)
+    const since = await this.#options.sinks[kind]?.pausedSince?.(name)
+    const paused = since === undefined ? {} : { paused: true, since }
+    return { name, kind, matches, why: matches ? 'matches' : 'pattern', ...paused }
+  }
+
+  async #all(): Promise<Subscription[]> {
+    const stored = await this.#read((redis, { name }) => redis.hgetall(routeKeys(name).subscriptions))
+    return Object.entries(stored)
+      .map(([name, text]) => readSubscription(name, text))
+      .sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  async #one(name: string): Promise<Subscription> {
+    const stored = await this.#read((redis, ns) => redis.hget(routeKeys(ns.name).subscriptions, String(name)))
+    if (stored === null) throw await this.#notFound(name)
+    return readSubscription(name, stored)
+  }
+
+  #notFound(name: string): Promise<BusbarError> {
+    return this.#read(async (redis, namespace) => {
+      const meant = didYouMean(String(name), await redis.hkeys(routeKeys(namespace.name).subscriptions))
+      return BusbarError.of('SUBSCRIPTION_NOT_FOUND', { name: shown(name), namespace: namespace.name, meant })
+    })
+  }
+
+  #read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>): Promise<T> {
+    return this.#options.source.read(ask)
+  }
+
+  #context(): ChangeContext {
+    const { sinks, clock, network } = this.#options
+    const nowUs = () => clock.serverUs?.()
+    return {
+      sinks,
+      startOf: (from) => this.#read((redis, namespace) => startOf(redis, namespace, from)),
+      put: (input) =>
+        this.#read((redis, namespace) =>
+          runScript(redis, putScript, { ...input, keys: routeKeys(namespace.name), nowUs: nowUs(), guardMs }),
+        ),
+      remove: (name) =>
+        this.#read((redis, { name: ns, partitions }) =>
+          runScript(redis, removeScript, {
+            ...{ keys: routeKeys(ns), nowUs: nowUs() },
+            ...{ name, partitions: partitions.length },
+          }),
+        ),
+      removed: (name, mark) =>
+        this.#read((redis, namespace) =>
+          runScript(redis, removedScript, { keys: routeKeys(namespace.name), name, mark }),
+        ),
+      pause: (ms) => new Promise((resolve) => network.after(ms, resolve)),
+    }
+  }
+}
+
+const stillGoingOn = new Error('still going on')
+
+const changed = ({ change }: Put) => ({ change })
+
+const factsOf = ({ name, kind, match, options, revision }: Subscription): SubscriptionFacts => ({
+  ...{ name, kind, match },
+  ...{ options, revision },
+})
+
+async function startOf(redis: Redis, namespace: Namespace, from: From): Promise<number[]> {
+  const lasts = await readLasts(redis, namespace)
+  if (from === 'now') return lasts
+  if (from === 'beginning') return lasts.map(() => 0)
+  const seq = seqBefore(from)
+  return lasts.map((last) => Math.min(last, seq))
+}
