@@ -130,6 +130,17 @@ export const errorTable = {
     (e: { name: string; namespace: string; meant?: string | undefined }) =>
       `There is no processor ${e.name} in namespace "${e.namespace}".${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar streams --namespace ${e.namespace}\` lists those there are.`,
   ),
+  QUEUE_NOT_FOUND: row(
+    404,
+    false,
+    (e: { name: string }) => `There is no queue ${e.name}, or it was removed. \`busbar queues\` lists those there are.`,
+  ),
+  LEASE_LOST: row(
+    409,
+    false,
+    (e: { queue: string; id: string }) =>
+      `The lease of item ${e.id} of queue ${e.queue} has lapsed: someone else may have it by now. Stop working on it.`,
+  ),
   STREAM_IN_USE: row(
     409,
     false,

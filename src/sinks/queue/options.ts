@@ -36,7 +36,8 @@ export interface QueueSettings {
 }
 
 export interface CheckedQueue {
-  match: Pattern
+  /** Null: only what is sent. */
+  match: Pattern | null
   from: 'beginning' | 'now' | number | Date
   force: boolean
   settings: QueueSettings
@@ -103,7 +104,7 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
     ...unknownOptions(options, knownOfQueue),
     ...groupProblems('retry', options.retry, knownOfRetry),
   ])
-  const { match = [], from = 'now', weights = {}, retry = {}, lease = '10s', force = false } = options
+  const { match = null, from = 'now', weights = {}, retry = {}, lease = '10s', force = false } = options
   const { attempts = 5, backoff = ['1s', '5m'] } = retry
   if (!isPair(backoff))
     checks.problems.push(`retry.backoff must be two durations, as in ['1s', '5m']; got ${shown(backoff)}`)
@@ -122,7 +123,7 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
     leaseMs: checks.duration('lease', lease, limits.leastLeaseMs, limits.mostLeaseMs),
   }
   checks.done()
-  if (options.match !== undefined) parsePattern(match)
+  if (match !== null) parsePattern(match)
   return { match, from, force, settings }
 }
 
