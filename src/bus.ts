@@ -53,6 +53,7 @@ import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/op
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
 import { QueueSink } from './sinks/queue/sink.ts'
+import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
 import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
@@ -81,6 +82,8 @@ export class Bus<R extends Registry = Registry> {
   readonly log: LogView
   /** Processors of the namespace, whoever runs them. */
   readonly streams: StreamsView
+  /** Queues of the namespace, whoever declared them. */
+  readonly queues: QueuesView
   /** Subscriptions of the namespace, whoever declared them. */
   readonly subscriptions: SubscriptionsView
   /** What is stored of schedules, whoever declared them. */
@@ -126,6 +129,10 @@ export class Bus<R extends Registry = Registry> {
     this.subscriptions = subscriptions
     this.#router = new Router({ ...settings, sinks, finishRemoval: (name) => subscriptions.finishRemoval(name) })
     this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
+    this.queues = createQueuesView({
+      ...{ source: this.#backbone, subscriptions, clock: settings.clock },
+      connection: async () => (await this.#backbone.open()).reads,
+    })
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
     this.#handling.add({ name: 'route', isIdle: () => this.#isRouterIdle() })
     this.#handling.add({ name: 'queues', isIdle: async () => this.#queues.isDry })
