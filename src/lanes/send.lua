@@ -60,6 +60,8 @@ local function enter(id, lane, delay, ttl, priority, envelope)
     redis.call('HSET', later_items, id, item)
     redis.call('ZADD', later, now + delay, id)
     lane.later = lane.later + 1
+    -- Nothing was due earlier: someone has to know of it.
+    if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
   else
     line_up(lane, {item}, false)
     ready = ready + 1
