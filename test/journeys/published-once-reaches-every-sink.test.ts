@@ -17,7 +17,8 @@ const idsIn = async (bus: Bus, queue: string) => (await waitingIn(bus, queue)).m
 
 /** Put by another process, as it would be: a bus of its own that only declares. */
 async function put(namespace: string, name: string, options: object): Promise<void> {
-  await (testBus({ namespace }) as Bus).queue(name, options).claim({ max: 1 })
+  const { items } = await (testBus({ namespace }) as Bus).queue(name, options).claim()
+  for (const item of items) await item.handBack()
 }
 
 describe('one publish', () => {
@@ -96,11 +97,11 @@ describe('one publish', () => {
 describe('a registration', () => {
   test('[Q05] with a new pattern takes the place of the old one: only the new one applies', async () => {
     const namespace = freshNamespace()
-    const bus = testBus({ namespace }) as Bus
+    const bus = testBus({ namespace, partitions: 1 }) as Bus
     bus.queue('all', { match: '>' })
     await bus.run({ signals: false })
     await put(namespace, 'mail', { match: 'mail.*' })
-    const before = [await bus.publish('mail.sent', 1), await bus.publish('order.paid', 2)]
+    const before = [await bus.publish('order.paid', 2), await bus.publish('mail.sent', 1)]
     // What was published before a change and not routed yet may be matched by either definition.
     await eventually(async () => (await bus.queues.get('mail')).in === 1)
     await eventually(async () => (await idsIn(bus, 'all')).length === 2)
@@ -108,7 +109,7 @@ describe('a registration', () => {
     const after = [await bus.publish('mail.sent', 3), await bus.publish('order.paid', 4)]
     await eventually(async () => (await idsIn(bus, 'all')).length === 4)
     await eventually(async () => (await idsIn(bus, 'mail')).length === 2)
-    expect((await idsIn(bus, 'mail')).sort()).toEqual([before[0]!.id, after[1]!.id].sort())
+    expect((await idsIn(bus, 'mail')).sort()).toEqual([before[1]!.id, after[1]!.id].sort())
     expect((await bus.subscriptions.list()).filter(({ name }) => name === 'mail')).toHaveLength(1)
   })
 
@@ -162,11 +163,7 @@ describe('a subscription begins', () => {
     const expected = { beginning: [...old, ...recent, ...fresh], time: [...recent, ...fresh], now: fresh }
     for (const [queue, ids] of Object.entries(expected)) {
       await eventually(async () => expect((await bus.queues.get(queue)).in).toBe(ids.length))
-      // Put with a claim: one of them may be held by it.
-      const [waiting, held] = [await idsIn(bus, queue), (await bus.queues.get(queue)).held]
-      expect(waiting.length + held).toBe(ids.length)
-      expect(waiting.every((id) => ids.includes(id))).toBe(true)
-      expect(new Set(waiting).size).toBe(waiting.length)
+      expect((await idsIn(bus, queue)).sort()).toEqual([...ids].sort())
     }
   })
 })
