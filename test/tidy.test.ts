@@ -21,6 +21,7 @@ const layers: Record<string, readonly string[]> = {
   redis: ['runtime'],
   log: ['redis', 'runtime'],
   group: ['redis', 'runtime'],
+  lanes: ['redis', 'runtime'],
   publish: ['log', 'redis', 'runtime'],
   tasks: ['group', 'publish', 'log', 'redis', 'runtime'],
   'sinks/stream': ['group', 'log', 'redis', 'runtime'],

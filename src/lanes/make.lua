@@ -12,7 +12,7 @@
 --         {'outdated', revision}  the store knows a newer definition, or this one; nothing written
 --         {'left'}                one is left of an earlier subscription of that name: it has to be removed first; nothing written
 
-local its_revision, its_born, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[9])
+local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
@@ -36,7 +36,8 @@ for _, lane in ipairs(touched) do
   -- The rest of a turn that was begun under another weight.
   lane.credit = 0
 end
-redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7], 'attempts', ARGV[8], 'weighted', next(weighed) and 1 or 0)
+redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
+  'attempts', attempts, 'weighted', next(weighed) and 1 or 0)
 if is_new then
   for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[10 + partition]) end
 end
@@ -44,4 +45,4 @@ save()
 local ready = 0
 for _, lane in ipairs(touched) do if gives(lane) then ready = ready + lane.waiting end end
 wake_idle(math.min(ready, 1000))
-return {is_new and 'made' or 'raised'}
+return is_new and {'made'} or {'raised'}

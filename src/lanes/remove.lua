@@ -8,6 +8,7 @@
 --
 -- Replies {'more'} or {'removed'}
 
+local remembered, forget = KEYS[12], KEYS[13]
 local its_revision, most = tonumber(ARGV[6]), tonumber(ARGV[7])
 if born and born > its_revision then return {'removed'} end
 redis.call('DEL', store)
@@ -22,5 +23,5 @@ for _, token in ipairs(tokens) do redis.call('UNLINK', held_prefix .. token) end
 if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
 if #names > 0 or #tokens > 0 then return {'more'} end
 
-redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, KEYS[12], KEYS[13])
+redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, remembered, forget)
 return {'removed'}

@@ -15,7 +15,8 @@
 --         {'late'}         a flush with a higher number has come already; nothing written
 --         {'gone'}         there is no such store
 
-local remembered, forget, argv = KEYS[12], KEYS[13], ARGV
+local argv = ARGV
+local remembered, forget = KEYS[12], KEYS[13]
 local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision then return {'gone'} end
