@@ -10,13 +10,18 @@
 -- Replies {'made'}                there was none
 --         {'raised'}              attempts and weights are those of this definition now
 --         {'outdated', revision}  the store knows a newer definition, or this one; nothing written
---         {'left'}                one is left of an earlier subscription of that name: it has to be removed first; nothing written
+--         {'left'}                one is left of an earlier subscription of that name, or a part of it: it has to be removed first;
+--                                 nothing written
 
 local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
 if born and its_born > born then return {'left'} end
+-- Of a removal that has begun, one of these is there until its last step.
+if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle) > 0 then
+  return {'left'}
+end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
 
 local names, weighed = {}, {}
