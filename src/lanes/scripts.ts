@@ -306,7 +306,7 @@ export const redriveScript = defineScript({
   parts,
   keys: (input: Letters) => storeKeys(input),
   args: (input) => [...storeArgs(input), ...input.ids],
-  reply: ([, letters]: ['redriven', number]) => letters,
+  reply: ([, letters = 0]: ['redriven', number] | ['gone']) => letters,
 })
 
 export const discardScript = defineScript({
@@ -314,7 +314,7 @@ export const discardScript = defineScript({
   parts,
   keys: (input: Letters) => storeKeys(input),
   args: (input) => [...storeArgs(input), ...input.ids],
-  reply: ([, letters]: ['discarded', number]) => letters,
+  reply: ([, letters = 0]: ['discarded', number] | ['gone']) => letters,
 })
 
 export interface EnterInput extends StoreInput {

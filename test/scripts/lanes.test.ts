@@ -304,7 +304,8 @@ describe('remove.lua', () => {
     expect(await store.enter('w', 's')).toMatchObject({ kind: 'gone' })
     expect(await store.pause('pause')).toBe('gone')
     expect(await store.peek(1)).toBeUndefined()
-    await store.redrive(held.ids[0]!)
+    expect(await store.redrive(held.ids[0]!)).toBe(0)
+    expect(await store.discard(held.ids[0]!)).toBe(0)
     while ((await store.remove()) === 'more');
     expect(await keysOf(store.redis, store.namespace)).toEqual([])
     expect(await store.remove()).toBe('removed')
