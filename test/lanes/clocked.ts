@@ -22,7 +22,7 @@ import {
 } from '../../src/lanes/scripts.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { plainRedis } from '../support/bus.ts'
-import { readRecord, storedIn, testStore } from './store.ts'
+import { readRecord, storedIn, type TestStoreOptions, testStore } from './store.ts'
 
 export type ClockedStore = Awaited<ReturnType<typeof clockedStore>>
 export type Claimed = Extract<ClaimReply, { kind: 'claimed' }>
@@ -32,8 +32,8 @@ export const lanesOf = (items: readonly string[]): string => items.map((item) =>
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i)
 
-export async function clockedStore({ attempts = 3, partitions = 2 } = {}) {
-  const { redis, namespace, keys } = await testStore({ attempts, partitions })
+export async function clockedStore({ attempts = 3, ...options }: TestStoreOptions = {}) {
+  const { redis, namespace, keys } = await testStore({ attempts, ...options })
   let nowMs = 1_000_000
   let count = 0
   const ground = () => ({ keys, nowMs })
