@@ -142,7 +142,7 @@ export class RoutedPartition {
     return { partition: this.partition, epoch: this.epoch, main: this.#main, places }
   }
 
-  /** Redis has it. What was refused has changed meanwhile: the table is loaded again. */
+  /** Redis has it. What was refused is said again, unless the table is loaded first and tells that it has changed. */
   committed({ main, places }: SaidRoute, words: Committed['words'][number]): void {
     if (this.#state !== 'routing') return
     this.#savedMain = main

@@ -104,6 +104,8 @@ export class Routing {
   async #loadNow(): Promise<Loaded> {
     const beginning = this.#toBegin
     this.#toBegin = new Set()
+    // What it said before it began again would otherwise be written after it was told where everyone is.
+    if (beginning.size > 0) await this.#commits.quiet()
     const loaded = await this.#context.load(this.table.version)
     const changed = this.table.take(loaded)
     for (const run of this.#runs.values()) {
