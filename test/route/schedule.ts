@@ -1,7 +1,7 @@
 /** One random schedule of routers and clients over the model: who is executed, answered, paused, killed, and in which order. */
 import type { LogHint } from '../../src/log/hint.ts'
 import { type ChangeContext, putSubscription, removeSubscription } from '../../src/route/change.ts'
-import type { RouteLog } from '../../src/route/routed-partition.ts'
+import type { RouteLog } from '../../src/route/ports.ts'
 import { Routing } from '../../src/route/routing.ts'
 import type { RoutedSink } from '../../src/route/sink.ts'
 import type { Clock, Timer } from '../../src/runtime/clock.ts'
