@@ -59,6 +59,8 @@ export interface Settings extends BackboneOptions {
   maxWaiting: number
   maxWaitingBytes: number
   worker: string
+  /** Whether the name was given: then the process comes back under it. */
+  isNamed: boolean
   groupTiming: GroupTiming
 }
 
@@ -133,6 +135,7 @@ export function checkOptions(options: BusOptions): Settings {
     network: clock.network ?? clock,
     randomness,
     worker,
+    isNamed: options.worker !== undefined,
     groupTiming: checkGroup(options.group ?? {}, take, problems),
     telemetry: createTelemetry(clock.now, options.onTelemetry ? [options.onTelemetry] : []),
   }

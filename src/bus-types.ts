@@ -6,6 +6,11 @@ import type { MatchedTypes } from './pattern.ts'
 import type { CallOptions, Published } from './publish/call.ts'
 import type { EventInput, EventPlace } from './publish/written-event.ts'
 import type { DataIn, DataOut, Registry } from './registry.ts'
+import type { BatchContext, BatchItem, WorkContext } from './sinks/queue/context.ts'
+import type { ClaimedLease } from './sinks/queue/lease.ts'
+import type { WorkOptions } from './sinks/queue/options.ts'
+import type { ClaimOptions, SendOptions } from './sinks/queue/queue.ts'
+import type { Sent } from './sinks/queue/sender.ts'
 import type { PartitionEvents } from './sinks/stream/events.ts'
 import type { ProcessorContext } from './sinks/stream/options.ts'
 
@@ -85,4 +90,22 @@ export interface Declared extends AsyncDisposable {
   readonly name: string
   /** Ends it in this process: what is in hand is finished, or aborted at the timeout. */
   close(options?: { timeout?: Duration }): Promise<void>
+}
+
+/** A work queue of this bus. */
+export interface Queue<E extends Event = Event> {
+  readonly name: string
+  /** Handles its items, so many at once; run() starts it. Returning is done; a thrown error follows the retry policy. */
+  work(handler: (event: E, context: WorkContext) => unknown, options?: WorkOptions & { batch?: undefined }): Declared
+  /** The same with up to `batch` items at once, each settled on its own. */
+  work(
+    handler: (items: readonly BatchItem[], context: BatchContext) => unknown,
+    options: WorkOptions & { batch: number },
+  ): Declared
+  /** Puts an item straight into it. */
+  send(data: unknown, options?: SendOptions): Promise<Sent>
+  /** Claims by hand: what is not settled before its lease ends is given to someone else. */
+  claim(options?: ClaimOptions): Promise<ClaimedLease<E['data']>>
+  /** Claims and acks in one step. */
+  pop(options?: { max?: number }): Promise<E[]>
 }

@@ -21,6 +21,7 @@ import type {
   PublishAllAnswer,
   PublishAllEvent,
   PublishOptions,
+  Queue,
   RunOptions,
   TypeName,
 } from './bus-types.ts'
@@ -48,6 +49,12 @@ import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
+import type { QueueGround } from './sinks/queue/queue.ts'
+import { Queues } from './sinks/queue/queues.ts'
+import { QueueSink } from './sinks/queue/sink.ts'
+import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
+import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
@@ -75,6 +82,8 @@ export class Bus<R extends Registry = Registry> {
   readonly log: LogView
   /** Processors of the namespace, whoever runs them. */
   readonly streams: StreamsView
+  /** Queues of the namespace, whoever declared them. */
+  readonly queues: QueuesView
   /** Subscriptions of the namespace, whoever declared them. */
   readonly subscriptions: SubscriptionsView
   /** What is stored of schedules, whoever declared them. */
@@ -88,6 +97,9 @@ export class Bus<R extends Registry = Registry> {
   readonly #readers = new Set<LiveReader>()
   readonly #processors: Processors
   readonly #router: Router
+  readonly #queues: Queues
+  /** New with every bus: tells this one from an earlier one of the same name. */
+  readonly #start: string
   readonly #handling = new Set<Handling>()
   #hub: LiveHub | undefined
   #growth: LogGrowth | undefined
@@ -101,6 +113,7 @@ export class Bus<R extends Registry = Registry> {
     this.namespace = settings.namespace.name
     this.worker = settings.worker
     this.telemetry = settings.telemetry
+    this.#start = settings.randomness.id()
     this.#backbone = new Backbone(settings)
     const publishing = new Publishing(settings, this.#backbone)
     this.#publishing = publishing
@@ -110,12 +123,19 @@ export class Bus<R extends Registry = Registry> {
     this.#worker = new Worker({ ...settings, source: this.#backbone, publishing })
     this.schedules = this.#worker.schedules
     this.#processors = new Processors({ ...settings, source: this.#backbone })
-    const sinks: Sinks = {}
+    const openQueue = () => this.#openQueue()
+    const sinks: Sinks = { queue: new QueueSink(openQueue) }
     const subscriptions = new Subscriptions({ ...settings, source: this.#backbone, sinks })
     this.subscriptions = subscriptions
     this.#router = new Router({ ...settings, sinks, finishRemoval: (name) => subscriptions.finishRemoval(name) })
+    this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
+    this.queues = createQueuesView({
+      ...{ source: this.#backbone, subscriptions, clock: settings.clock },
+      connection: async () => (await this.#backbone.open()).reads,
+    })
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
     this.#handling.add({ name: 'route', isIdle: () => this.#isRouterIdle() })
+    this.#handling.add({ name: 'queues', isIdle: async () => this.#queues.isDry })
     this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
   }
 
@@ -175,6 +195,40 @@ export class Bus<R extends Registry = Registry> {
     return { name, close, [Symbol.asyncDispose]: close }
   }
 
+  /**
+   * Declares a work queue: matching events enter it, and what is sent. Fair between tenants; each item is one worker's at a time
+   * until it is acked.
+   */
+  queue<const P extends Pattern>(name: string, options: QueueOptions<P> = {}): Queue<EventOf<R, P>> {
+    const door = this.#queues.declare(name, options)
+    const work = (handler: QueueHandler | BatchHandler, workOptions: WorkOptions = {}) =>
+      this.#attach([{ name, weight: 1 }], handler, workOptions)
+    return {
+      name,
+      work: work as Queue<EventOf<R, P>>['work'],
+      send: (data, sendOptions) => door.send(data, sendOptions),
+      claim: (claimOptions) => door.claim(claimOptions) as never,
+      pop: (popOptions) => door.pop(popOptions) as never,
+    }
+  }
+
+  /** One worker over several queues: they share its slots by weight, 1 where none is given. */
+  work(
+    queues: readonly { readonly name: string }[],
+    handler: QueueHandler,
+    { weights = {}, ...options }: WorkOptions & { weights?: Readonly<Record<string, number>> } = {},
+  ): Declared {
+    const drawn = queues.map(({ name }) => ({ name, weight: weights[name] ?? 1 }))
+    return this.#attach(drawn, handler, options)
+  }
+
+  #attach(drawn: readonly Drawn[], handler: QueueHandler | BatchHandler, options: WorkOptions): Declared {
+    const worker = this.#queues.attach(drawn, handler, checkWork(options))
+    const close = ({ timeout = closeTimeoutMs }: { timeout?: Duration } = {}) =>
+      worker.close(durationOf('timeout', timeout))
+    return { name: drawn.map(({ name }) => name).join('+'), close, [Symbol.asyncDispose]: close }
+  }
+
   /** Declares what this process does at start, at an interval or by cron: on the leader, or in each process. */
   task(name: string, options: TaskOptions, handler: TaskHandler): this {
     this.#worker.tasks.declare(name, options, handler)
@@ -214,7 +268,7 @@ export class Bus<R extends Registry = Registry> {
 
   /** The names of the processors and tasks declared on this bus. */
   declared(): readonly string[] {
-    return [...this.#processors.names, ...this.#worker.tasks.names]
+    return [...this.#processors.names, ...this.#queues.names, ...this.#worker.tasks.names]
   }
 
   /**
@@ -243,6 +297,7 @@ export class Bus<R extends Registry = Registry> {
     const growth = this.#watchGrowth(opened)
     await this.#router.start({ ...opened, growth, about })
     await this.#processors.start({ ...opened, growth, about }, only)
+    await this.#queues.start(only)
     if (this.#closing) throw BusbarError.of('BUS_CLOSED')
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
@@ -289,7 +344,7 @@ export class Bus<R extends Registry = Registry> {
     // One time for all of it; what comes late still has a moment.
     const left = () => Math.max(50, until - network.monotonicMs())
     for (const signal of endSignals) process.off(signal, this.#onSignal)
-    await Promise.all([this.#processors.close(left()), this.#router.close(left())])
+    await Promise.all([this.#processors.close(left()), this.#queues.close(left()), this.#router.close(left())])
     await this.#growth?.stop(left())
     await this.#worker.stop(left())
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: left() })))
@@ -306,6 +361,12 @@ export class Bus<R extends Registry = Registry> {
     const context = { ...this.#settings, clock: this.#settings.network, namespace, connection: reads, hints, saw }
     this.#growth ??= new LogGrowth(context)
     return this.#growth
+  }
+
+  async #openQueue(): Promise<QueueGround> {
+    const { namespace, reads, hints } = await this.#backbone.open()
+    const { name } = namespace
+    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start }
   }
 
   async #openHub(): Promise<LiveHub> {

@@ -130,6 +130,18 @@ export const errorTable = {
     (e: { name: string; namespace: string; meant?: string | undefined }) =>
       `There is no processor ${e.name} in namespace "${e.namespace}".${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar streams --namespace ${e.namespace}\` lists those there are.`,
   ),
+  QUEUE_NOT_FOUND: row(
+    404,
+    false,
+    (e: { name: string; meant?: string | undefined }) =>
+      `There is no queue ${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` lists those there are.`,
+  ),
+  LEASE_LOST: row(
+    409,
+    false,
+    (e: { queue: string; id: string }) =>
+      `The lease of item ${e.id} of queue ${e.queue} has lapsed: someone else may have it by now. Stop working on it.`,
+  ),
   STREAM_IN_USE: row(
     409,
     false,
@@ -291,3 +303,11 @@ export function shown(value: unknown): string {
   const short = text.length > 80 ? `${text.slice(0, 77).toWellFormed()}…` : text
   return short.replace(unprintable, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
+
+const maxErrorLength = 1_000
+
+/** What people are told of an error: its message, on one line, cut short. */
+export const errorText = (error: unknown): string =>
+  (error instanceof Error ? `${error.name}: ${error.message}` : String(error))
+    .replace(/\s+/g, ' ')
+    .slice(0, maxErrorLength)

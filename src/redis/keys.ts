@@ -37,6 +37,27 @@ export interface ProcessorKeys extends GroupKeys {
   readonly shelfPrefix: string
 }
 
+/** A store of lanes: fair work under leases. All of it lies in one slot. */
+export interface LaneKeys {
+  readonly store: string
+  readonly turns: string
+  readonly lanes: string
+  readonly weights: string
+  readonly later: string
+  readonly laterItems: string
+  readonly leases: string
+  readonly holders: string
+  readonly dead: string
+  readonly deadOrder: string
+  readonly idle: string
+  readonly remembered: string
+  readonly forget: string
+  readonly lanePrefix: string
+  readonly rankedPrefix: string
+  readonly heldPrefix: string
+  readonly laneWake: string
+}
+
 /** The table of subscriptions and how far they are, in the slot of the group of routers. */
 export interface RouteKeys extends GroupKeys {
   readonly subscriptions: string
@@ -86,8 +107,8 @@ export const keyTable = {
   groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed; `*` names all."],
   processors: ['hash', 'until removed', 'Processor → its definition as last declared.'],
   blocked: ['hash', 'until resumed', 'Partition → the event that blocks it and its error.'],
-  dead: ['hash', 'until redriven or discarded', 'Event id → a dead letter: its object, envelope, error and attempts.'],
-  deadOrder: ['zset', 'until redriven or discarded', 'Event ids of the dead letters by the time they became that.'],
+  dead: ['hash', 'until redriven or discarded', 'Event or item id → a dead letter: what it was, error and attempts.'],
+  deadOrder: ['zset', 'until redriven or discarded', 'Ids of the dead letters by the time they became that.'],
   shelves: ['hash', 'until empty', 'Object → its shelf: partition, parked or released, last seq on it, error.'],
   shelf: ['list', 'until empty', 'The set-aside events of one object (hashed), in order.'],
   schedules: ['hash', 'until removed', 'Schedule → the time up to which its ticks are fired, and its definition.'],
@@ -96,6 +117,29 @@ export const keyTable = {
     'no storage',
     'Hint for the leader: a partition has a new earliest delayed event, or a schedule has changed.',
   ],
+  store: [
+    'hash',
+    'while the queue is registered',
+    'Revision, attempts and counters of a queue; applied:<partition> → seq up to which events were taken; worker:<name> → start of a named worker.',
+  ],
+  turns: ['zset', 'until empty', 'Lane → its number in line: exactly the lanes that can give.'],
+  lanes: ['hash', 'until empty', 'Lane → its record: waiting, bytes, held and so on, packed.'],
+  weights: ['hash', 'while the queue is registered', 'Lane → items per turn, where that is not 1.'],
+  later: ['zset', 'until due', 'Item, or @<lane>, → ms until which it waits.'],
+  laterItems: ['hash', 'until due', 'Item id → the item that waits for a time.'],
+  leases: ['zset', 'until settled or lapsed', 'Token → ms at which its lease lapses.'],
+  holders: ['hash', 'until settled or lapsed', 'Token → worker, its start, when it was claimed.'],
+  idle: ['zset', 'until work comes', 'Who waits for work → since when.'],
+  remembered: [
+    'hash',
+    'an hour, 24 hours',
+    'Last flush of each sending process; idempotency key (hashed) → first answer.',
+  ],
+  forget: ['zset', 'an hour, 24 hours', 'Field of remembered → when it is forgotten.'],
+  lane: ['list', 'until empty', 'The waiting items of one tenant, next one first.'],
+  ranked: ['zset', 'until empty', 'The waiting items of one tenant that have a priority, by their place.'],
+  held: ['hash', 'until settled or lapsed', 'Item id → item, of one lease.'],
+  laneWake: ['channel', 'no storage', 'Hint: the named ones may claim.'],
   subscriptions: ['hash', 'until removed', 'Subscription → its revision, that of its creation, and its definition.'],
   changes: ['zset', 'the last 1,000 removals', 'Subscription → revision of its last change or of its removal.'],
   own: [
@@ -167,6 +211,30 @@ export function processorKeys(ns: string, name: string): ProcessorKeys {
   }
 }
 
+/** A queue's name is of safe characters only; so is a tenant, the name of a lane. */
+export function queueKeys(ns: string, name: string): LaneKeys {
+  const base = `${ns}:{queue.${name}}`
+  return {
+    store: `${base}:store`,
+    turns: `${base}:turns`,
+    lanes: `${base}:lanes`,
+    weights: `${base}:weights`,
+    later: `${base}:later`,
+    laterItems: `${base}:laterItems`,
+    leases: `${base}:leases`,
+    holders: `${base}:holders`,
+    dead: `${base}:dead`,
+    deadOrder: `${base}:deadOrder`,
+    idle: `${base}:idle`,
+    remembered: `${base}:remembered`,
+    forget: `${base}:forget`,
+    lanePrefix: `${base}:lane:`,
+    rankedPrefix: `${base}:ranked:`,
+    heldPrefix: `${base}:held:`,
+    laneWake: `${base}:wake`,
+  }
+}
+
 /** The group that every running process joins; who owns its one partition leads. */
 export const workersGroup = 'workers'
 
@@ -210,7 +278,7 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   }
   return (key) => {
     const found = /^[^:]*:\{[^}]*\}:[^:]*:(?=[\s\S])/.exec(key)
-    return whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined) ?? groupKeyOf(ns, key)
+    return whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined) ?? groupKeyOf(ns, key) ?? queueKeyOf(ns, key)
   }
 }
 
@@ -225,4 +293,17 @@ function groupKeyOf(ns: string, key: string): KeyName | undefined {
   const [, itsNs, name = '', shelfNs, shelf] = groupKeyShape.exec(key) ?? []
   if (itsNs === ns && groupKeyNames.includes(name)) return name as KeyName
   return shelfNs === ns ? (shelf as KeyName) : undefined
+}
+
+const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(:?)/
+const queueKeyNames: readonly string[] = [
+  ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'holders'],
+  ...['dead', 'deadOrder', 'idle', 'remembered', 'forget'],
+]
+const queueKeyPrefixes: readonly string[] = ['lane', 'ranked', 'held']
+
+function queueKeyOf(ns: string, key: string): KeyName | undefined {
+  const [, itsNs, name = '', more] = queueKeyShape.exec(key) ?? []
+  const names = more === ':' ? queueKeyPrefixes : queueKeyNames
+  return itsNs === ns && names.includes(name) ? (name as KeyName) : undefined
 }

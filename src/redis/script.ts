@@ -29,11 +29,13 @@ export interface Script<Input, Reply> {
 
 export function defineScript<Input, Raw, Reply>(definition: {
   file: URL
+  /** What scripts that work on the same keys begin with, put behind this one's first line. */
+  parts?: readonly URL[]
   keys: (input: Input) => readonly string[]
   args: (input: Input) => readonly ScriptArg[]
   reply: (raw: Raw) => Reply
 }): Script<Input, Reply> {
-  const source = readFileSync(definition.file, 'utf8')
+  const source = joined(definition.file, definition.parts ?? [])
   return {
     name: definition.file.pathname.split('/').at(-1)!.replace('.lua', ''),
     source,
@@ -42,6 +44,14 @@ export function defineScript<Input, Raw, Reply>(definition: {
     args: definition.args,
     reply: definition.reply as (raw: never) => Reply,
   }
+}
+
+/** The first line says how Redis is to run it: it stays the first. */
+function joined(file: URL, parts: readonly URL[]): string {
+  const own = readFileSync(file, 'utf8')
+  if (parts.length === 0) return own
+  const end = own.indexOf('\n') + 1
+  return own.slice(0, end) + parts.map((part) => readFileSync(part, 'utf8')).join('') + own.slice(end)
 }
 
 const isNoScript = (error: unknown): boolean => error instanceof Error && error.message.startsWith('NOSCRIPT')

@@ -6,7 +6,8 @@ import type { Subscription } from './sink.ts'
 export interface Definition {
   readonly name: string
   readonly kind: Subscription['kind']
-  readonly match: Pattern
+  /** Null: nothing comes by itself. */
+  readonly match: Pattern | null
   readonly options: Readonly<Record<string, unknown>>
 }
 

@@ -26,7 +26,8 @@ export interface Subscription {
   readonly revision: number
   /** The revision of its creation: another one after it was removed and created again. */
   readonly born: number
-  readonly match: Pattern
+  /** Null: nothing comes by itself. */
+  readonly match: Pattern | null
   /** The rest of the definition. */
   readonly options: Readonly<Record<string, unknown>>
 }

@@ -20,7 +20,8 @@ import type { Sinks } from './stores.ts'
 export interface SubscriptionFacts {
   name: string
   kind: Subscription['kind']
-  match: Pattern
+  /** Null: nothing comes by itself. */
+  match: Pattern | null
   options: Readonly<Record<string, unknown>>
   /** Raised by every change of the definition. */
   revision: number
@@ -65,7 +66,7 @@ export class Subscriptions implements SubscriptionsView {
 
   /** Creates it, or changes its definition. From the answer on only this definition counts for what is published. */
   async put(definition: Definition, { from = 'now', force = false }: { from?: From; force?: boolean }): Promise<Put> {
-    parsePattern(definition.match)
+    if (definition.match !== null) parsePattern(definition.match)
     const put = await putSubscription(this.#context(), definition, { from, force })
     const { name, revision } = put.subscription
     if (put.change !== 'same') this.#options.telemetry.emit('subscription.changed', { name, revision, ...changed(put) })
@@ -99,7 +100,7 @@ export class Subscriptions implements SubscriptionsView {
 
   async #matchOf(subscription: Subscription, tenant: string, type: string): Promise<MatchFacts> {
     const { name, kind, match } = subscription
-    const matches = compilePattern(match).matches(tenant, type)
+    const matches = match !== null && compilePattern(match).matches(tenant, type)
     const since = await this.#options.sinks[kind]?.pausedSince?.(name)
     const paused = since === undefined ? {} : { paused: true, since }
     return { name, kind, matches, why: matches ? 'matches' : 'pattern', ...paused }

@@ -49,6 +49,9 @@ export class RouteTable {
   #put(name: string, subscription: Subscription | undefined): void {
     this.#rows.get(name)?.drop()
     this.#rows.delete(name)
-    if (subscription) this.#rows.set(name, { subscription, drop: this.#patterns.add(subscription.match, subscription) })
+    if (!subscription) return
+    const { match } = subscription
+    const drop = match === null ? () => undefined : this.#patterns.add(match, subscription)
+    this.#rows.set(name, { subscription, drop })
   }
 }

@@ -4,7 +4,9 @@
  * Everything goes through one fenced script. A Redis that is away is waited for, as long as the partition is held:
  * nothing may pass an event whose fate is not stored.
  */
+
 import type { Redis } from 'ioredis'
+import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { mayPass } from '../../redis/connection.ts'
 import type { ProcessorKeys } from '../../redis/keys.ts'
@@ -12,7 +14,7 @@ import { runScript } from '../../redis/script.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { type Fate, settleScript } from './scripts.ts'
-import { errorText, letterText, objectOf, type Reason, shelfText } from './set-aside.ts'
+import { letterText, objectOf, type Reason, shelfText } from './set-aside.ts'
 import { type ShelvedEvent, Shelves } from './shelves.ts'
 
 export interface AsideContext {

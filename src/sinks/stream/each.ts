@@ -5,11 +5,11 @@
  * is not through, so no more than `prefetch` events are taken beyond it.
  */
 import type { Event } from '../../event.ts'
+import { backoffMs } from '../../runtime/backoff.ts'
 import type { HandlingContext } from './handling.ts'
 import type { HeldPartition, Item } from './held-partition.ts'
 import { Chain, ended, type Step } from './middleware.ts'
 import type { ProcessorContext } from './options.ts'
-import { backoffMs } from './retries.ts'
 import { objectOf } from './set-aside.ts'
 
 export type EventHandler = (event: Event, context: ProcessorContext) => Promise<void> | void

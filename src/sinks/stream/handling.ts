@@ -1,10 +1,10 @@
 /** What both ways to handle events have in common: what a handler is told, and how a failure is reported. */
+import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import type { HeldPartition } from './held-partition.ts'
 import type { ProcessorContext, ProcessorSettings } from './options.ts'
-import { errorText } from './set-aside.ts'
 
 export class HandlingContext {
   readonly name: string

@@ -8,6 +8,7 @@
  *
  * Who handles the events (iterate.ts, each.ts) pulls, and says done, or that an event cannot be handled.
  */
+import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import type { Commits } from '../../group/commits.ts'
 import type { Grant } from '../../group/scripts.ts'
@@ -17,7 +18,7 @@ import { CommitPace } from './commit-pace.ts'
 import { holdName } from './declare.ts'
 import type { ProcessorSettings } from './options.ts'
 import { Progress } from './progress.ts'
-import { errorText, objectOf, type Reason } from './set-aside.ts'
+import { objectOf, type Reason } from './set-aside.ts'
 import type { ShelvedEvent } from './shelves.ts'
 import { Supply, type SupplyContext } from './supply.ts'
 

@@ -6,11 +6,11 @@
  * last attempt is tried event by event: only those that fail alone are given up.
  */
 import { BusbarError } from '../../errors.ts'
+import { backoffMs } from '../../runtime/backoff.ts'
 import { type PartitionEvents, Turn } from './events.ts'
 import type { HandlingContext } from './handling.ts'
 import type { HeldPartition, Item } from './held-partition.ts'
 import type { ProcessorContext } from './options.ts'
-import { backoffMs } from './retries.ts'
 
 export type IteratingHandler = (events: PartitionEvents, context: ProcessorContext) => Promise<void> | void
 

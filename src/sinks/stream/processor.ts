@@ -7,6 +7,7 @@
  *
  * A run of a partition: open, work, then either let go in time (asked, closed) or lost at once (stale, replaced, unsure).
  */
+import { errorText } from '../../errors.ts'
 import { Commits } from '../../group/commits.ts'
 import { GroupMember, type Keeper } from '../../group/member.ts'
 import type { Grant, GroupTiming } from '../../group/scripts.ts'
@@ -26,7 +27,6 @@ import { HandlingContext } from './handling.ts'
 import { HeldPartition } from './held-partition.ts'
 import { type IteratingHandler, Iteration } from './iterate.ts'
 import type { ProcessorSettings } from './options.ts'
-import { errorText } from './set-aside.ts'
 
 export interface RunContext extends LoopContext {
   /** Time as the network has it, also where a test stops the clock. */

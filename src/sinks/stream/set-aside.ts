@@ -71,11 +71,3 @@ export function readShelf(object: string, text: string): Shelf {
     reason: JSON.parse(reason.join(' ')) as Partial<Reason>,
   }
 }
-
-const maxErrorLength = 1_000
-
-/** What people are told of an error: its message, on one line, cut short. */
-export const errorText = (error: unknown): string =>
-  (error instanceof Error ? `${error.name}: ${error.message}` : String(error))
-    .replace(/\s+/g, ' ')
-    .slice(0, maxErrorLength)

@@ -1,5 +1,5 @@
 /** How long to wait before the next attempt: twice as long each time, between half of that and all of it. */
-import type { Randomness } from '../../runtime/clock.ts'
+import type { Randomness } from './clock.ts'
 
 export function backoffMs(
   [first, most]: readonly [first: number, most: number],

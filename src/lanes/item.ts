@@ -1,0 +1,64 @@
+/**
+ * One piece of work as it lies in a store: a header line and the event's envelope, one text that moves whole.
+ *
+ * The scripts read the header too: store.part.lua says what stands where.
+ */
+
+export interface ItemHeader {
+  id: string
+  /** ms since the epoch; 0: never. */
+  expiresMs: number
+  lane: string
+  /** Those that have ended. */
+  attempts: number
+  /** 0: not yet. */
+  firstClaimedMs: number
+  enqueuedMs: number
+  priority: number
+  /** seq of the object's event before it, as text; '' for none. */
+  prev: string
+}
+
+export interface Item extends ItemHeader {
+  envelope: string
+}
+
+/** An event that enters a queue by its route. It was enqueued when it was published. */
+export const routedItem = (id: string, seq: number, lane: string, prev: string, envelope: string): string =>
+  `${id} 0 ${lane} 0 0 ${Math.floor(seq / 1000)} 0 ${prev}\n${envelope}`
+
+export function readItem(text: string): Item {
+  const end = text.indexOf('\n')
+  const [id, expires, lane, attempts, first, enqueued, priority, prev] = text.slice(0, end).split(' ')
+  return {
+    id: id!,
+    expiresMs: Number(expires),
+    lane: lane!,
+    attempts: Number(attempts),
+    firstClaimedMs: Number(first),
+    enqueuedMs: Number(enqueued),
+    priority: Number(priority),
+    prev: prev!,
+    envelope: text.slice(end + 1),
+  }
+}
+
+/** A dead letter as it lies in a store. */
+export interface Letter {
+  diedMs: number
+  reason: string
+  item: Item
+}
+
+/** Keeps letters apart; a reason never holds it. */
+const separator = '\x1e'
+
+export function readLetter(text: string): Letter {
+  const [diedMs, reason, item] = text.split(separator)
+  return { diedMs: Number(diedMs), reason: reason!, item: readItem(item!) }
+}
+
+const reasonLength = 1_000
+
+/** A reason as it may be stored: bounded, on its own between separators. */
+export const storedReason = (reason: string): string => reason.slice(0, reasonLength).replaceAll(separator, ' ')

@@ -1,0 +1,47 @@
+#!lua
+-- Make a store, or bring the one there is to a newer definition.
+--
+-- ARGV[6] its_revision  of the definition
+-- ARGV[7] its_born      revision of the subscription's creation
+-- ARGV[8] attempts      how often an item is tried; 0: for ever
+-- ARGV[9] partitions    how many `applied` follow
+-- ARGV[10…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
+--
+-- Replies {'made'}                there was none
+--         {'raised'}              attempts and weights are those of this definition now
+--         {'outdated', revision}  the store knows a newer definition, or this one; nothing written
+--         {'left'}                one is left of an earlier subscription of that name: it has to be removed first; nothing written
+
+local its_revision, its_born, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[9])
+local is_new = not revision
+
+local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
+if born and its_born > born then return {'left'} end
+if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
+
+local names, weighed = {}, {}
+for at = 10 + partitions, #ARGV, 2 do
+  names[#names + 1] = ARGV[at]
+  weighed[ARGV[at]] = ARGV[at + 1]
+end
+-- Those that had a weight and have none now are touched too.
+if is_weighted then
+  for _, name in ipairs(redis.call('HKEYS', weights)) do names[#names + 1] = name end
+end
+load_all(names)
+redis.call('DEL', weights)
+for _, lane in ipairs(touched) do
+  lane.weight = tonumber(weighed[lane.name] or 1)
+  if weighed[lane.name] then redis.call('HSET', weights, lane.name, weighed[lane.name]) end
+  -- The rest of a turn that was begun under another weight.
+  lane.credit = 0
+end
+redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7], 'attempts', ARGV[8], 'weighted', next(weighed) and 1 or 0)
+if is_new then
+  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[10 + partition]) end
+end
+save()
+local ready = 0
+for _, lane in ipairs(touched) do if gives(lane) then ready = ready + lane.waiting end end
+wake_idle(math.min(ready, 1000))
+return {is_new and 'made' or 'raised'}

@@ -1,0 +1,29 @@
+#!lua flags=no-writes
+-- The items that would be claimed next, in order, without a change.
+--
+-- ARGV[6] n  how many, at most 1,000
+--
+-- Replies {'next', item…}
+--         {'gone'}  there is no such store
+
+local n = tonumber(ARGV[6])
+if not revision then return {'gone'} end
+
+-- The waiting items of a lane, as far as they are asked for.
+local function waiting_of(lane, wanted)
+  if lane.ranked == 0 then return redis.call('LRANGE', lane_prefix .. lane.name, 0, wanted - 1) end
+  local items = redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '-inf', '(0', 'LIMIT', 0, wanted)
+  for _, item in ipairs(redis.call('LRANGE', lane_prefix .. lane.name, 0, wanted - 1)) do items[#items + 1] = item end
+  for _, item in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '(0', '+inf', 'LIMIT', 0, wanted)) do
+    items[#items + 1] = item
+  end
+  return items
+end
+
+local reply, at = {'next'}, {}
+for _, lane in ipairs(plan(n)) do
+  at[lane] = at[lane] or {items = waiting_of(lane, lane.planned), next = 1}
+  reply[#reply + 1] = at[lane].items[at[lane].next]
+  at[lane].next = at[lane].next + 1
+end
+return reply

@@ -1,0 +1,27 @@
+#!lua flags=allow-oom
+-- Put dead letters back in line, at the end of their lanes and as if never tried.
+--
+-- ARGV[6…] ids
+--
+-- Replies {'redriven', letters}  how many of them there were
+
+local function untried(item)
+  return (string.gsub(item, '^(%S+) %d+ (%S+) %d+ %d+ ', '%1 0 %2 0 0 ', 1))
+end
+
+local redriven = 0
+for i = 6, #ARGV do
+  local letter = redis.call('HGET', dead, ARGV[i])
+  if letter then
+    local item = untried(match(letter, '^%d+\30[^\30]*\30(.*)$'))
+    local lane = lane_of(lane_name_of(item))
+    redis.call('HDEL', dead, ARGV[i])
+    redis.call('ZREM', dead_order, ARGV[i])
+    lane.dead = lane.dead - 1
+    line_up(lane, {item}, false)
+    redriven = redriven + 1
+  end
+end
+save()
+wake_idle(redriven)
+return {'redriven', redriven}

@@ -1,0 +1,86 @@
+#!lua
+-- Put items straight into the queue, in the order given.
+--
+-- KEYS[12] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
+--                            "<fingerprint> <id>"
+-- KEYS[13] forget      zset  field of remembered -> ms at which it is forgotten
+-- ARGV[6] process      random, new with every start
+-- ARGV[7] n            number of its flush, growing by one
+-- ARGV[8] call_ms      for how long the answer is remembered
+-- ARGV[9] once_ms      for how long an idempotency key is
+-- ARGV[10…] items      each: id, lane, delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
+--
+-- Replies {'sent', word…}  per item: its id; 'duplicate <id>', what an earlier one was answered; or 'reused', the idempotency key was
+--                          used for another body, and nothing of this item is stored
+--         {'late'}         a flush with a higher number has come already; nothing written
+--         {'gone'}         there is no such store
+
+local remembered, forget, argv = KEYS[12], KEYS[13], ARGV
+local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
+
+if not revision then return {'gone'} end
+
+local seen = redis.call('HGET', remembered, process)
+if seen then
+  local last, answer = match(seen, '^(%d+) (.*)$')
+  if tonumber(last) == n then return cjson.decode(answer) end
+  if tonumber(last) > n then return {'late'} end
+end
+
+local reply, names, fresh, ready = {'sent'}, {}, {}, 0
+local written_now = format('%.0f', now)
+
+-- Twice as many as this call can add, so that it never grows by what is over.
+local over = redis.call('ZRANGEBYSCORE', forget, '-inf', now, 'LIMIT', 0, math.min(1000, 2 + math.ceil(#argv / 4)))
+if #over > 0 then
+  redis.call('HDEL', remembered, unpack(over))
+  redis.call('ZREM', forget, unpack(over))
+end
+
+local function remember(field, value, ms)
+  redis.call('HSET', remembered, field, value)
+  redis.call('ZADD', forget, now + ms, field)
+end
+
+-- What an idempotency key was used for before, in this call or an earlier one.
+local function answered(once, fingerprint)
+  if once == '' then return nil end
+  local stored = fresh[once] or redis.call('HGET', remembered, 'once:' .. once)
+  if not stored then return nil end
+  local its_fingerprint, id = match(stored, '^(%S+) (%S+)$')
+  return its_fingerprint == fingerprint and 'duplicate ' .. id or 'reused'
+end
+
+local function enter(id, lane, delay, ttl, priority, envelope)
+  local expires = ttl > 0 and format('%.0f', now + ttl) or '0'
+  local item = table.concat({id, expires, lane.name, '0', '0', written_now, priority, '\n' .. envelope}, ' ')
+  lane.entered = lane.entered + 1
+  count('in', 1)
+  if delay > 0 then
+    redis.call('HSET', later_items, id, item)
+    redis.call('ZADD', later, now + delay, id)
+    lane.later = lane.later + 1
+    -- Nothing was due earlier: someone has to know of it.
+    if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
+  else
+    line_up(lane, {item}, false)
+    ready = ready + 1
+  end
+end
+
+for at = 10, #argv, 8 do names[#names + 1] = argv[at + 1] end
+load_all(names)
+for at = 10, #argv, 8 do
+  local id, lane, once, fingerprint = argv[at], loaded[argv[at + 1]], argv[at + 5], argv[at + 6]
+  local word = answered(once, fingerprint)
+  if not word then
+    enter(id, lane, tonumber(argv[at + 2]), tonumber(argv[at + 3]), argv[at + 4], argv[at + 7])
+    if once ~= '' then fresh[once] = fingerprint .. ' ' .. id end
+  end
+  reply[#reply + 1] = word or id
+end
+for once, stored in pairs(fresh) do remember('once:' .. once, stored, once_ms) end
+remember(process, format('%.0f ', n) .. cjson.encode(reply), call_ms)
+save()
+wake_idle(ready)
+return reply

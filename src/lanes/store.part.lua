@@ -1,0 +1,244 @@
+-- What all scripts of lanes/ begin with: the keys of a store, its lanes as they were and as they are to be.
+--
+-- KEYS[1] store        hash  revision (fence of accept), born (revision of the creation), defined (revision whose options these
+--                            are), attempts, paused, pausedAt (ms), weighted; turn (number given last); applied:<partition>;
+--                            worker:<name> -> its start; waiting, held, bytes (now); in, out, expired, dropped, discarded (ever)
+-- KEYS[2] turns        zset  lane -> its number in line: exactly the lanes that can give
+-- KEYS[3] lanes        hash  lane -> its record, while it has anything (record_format)
+-- KEYS[4] weights      hash  lane -> items per turn, where that is not 1
+-- KEYS[5] later        zset  item id, or '@' .. lane, -> ms until which it waits
+-- KEYS[6] later_items  hash  item id -> item
+-- KEYS[7] leases       zset  token -> ms at which it lapses
+-- KEYS[8] holders      hash  token -> "<worker> <start> <claimed ms>"
+-- KEYS[9] dead         hash  item id -> "<ms>\30<reason>\30<item>"
+-- KEYS[10] dead_order  zset  item id -> ms at which it became a dead letter
+-- KEYS[11] idle        zset  who waits for work -> ms since when
+-- ARGV[1] now            ms; '' means the server's clock (tests pass a number)
+-- ARGV[2] lane_prefix    .. lane: list, the waiting items of the lane, next one first
+-- ARGV[3] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
+-- ARGV[4] held_prefix    .. token: hash, item id -> item
+-- ARGV[5] wake           channel on which the idle hear their names
+--
+-- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>".
+-- It moves whole. Its attempts are those that have ended; a held item is in one more.
+--
+-- A lane can give when it has something waiting, a weight, and no time to wait for. `turns` holds exactly these: every
+-- script that touches a lane ends with save(), which puts it in line or takes it out.
+
+local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local later, later_items, leases, holders = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local dead, dead_order, idle = KEYS[9], KEYS[10], KEYS[11]
+local now, lane_prefix, ranked_prefix, held_prefix, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local format, match, sub = string.format, string.match, string.sub
+
+local most_dead = 10000
+-- Whoever waits asks again every second; who has not for this long is gone.
+local idle_ms = 3000
+-- One class of priority has room for so many places before and behind its middle.
+local class = 2 ^ 40
+local record_format = '>I4I6I4I4I4I4I6I6I6I4'
+
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'turn', 'weighted', 'born')
+local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
+local last_turn, is_weighted, born = tonumber(known[4] or 0), known[5] == '1', tonumber(known[6])
+
+local loaded, touched, counted = {}, {}, {}
+
+local function count(name, by) counted[name] = (counted[name] or 0) + by end
+
+local function gives(lane) return lane.waiting > 0 and lane.weight > 0 and lane.not_before == 0 end
+
+-- At most 1,000 names.
+local function load_lanes(names)
+  local missing = {}
+  for i = 1, #names do
+    local name = names[i]
+    if loaded[name] == nil then
+      loaded[name] = false
+      missing[#missing + 1] = name
+    end
+  end
+  if #missing == 0 then return end
+  local records = redis.call('HMGET', lanes, unpack(missing))
+  local weighed = is_weighted and redis.call('HMGET', weights, unpack(missing)) or {}
+  for i = 1, #missing do
+    local lane = {name = missing[i], weight = tonumber(weighed[i] or 1)}
+    if records[i] then
+      lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead, lane.entered, lane.left, lane.not_before, lane.credit =
+        struct.unpack(record_format, records[i])
+    else
+      lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead, lane.entered, lane.left, lane.not_before, lane.credit =
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+    end
+    lane.is_stored, lane.gave = records[i] and true, gives(lane)
+    loaded[lane.name] = lane
+    touched[#touched + 1] = lane
+  end
+end
+
+local function lane_of(name)
+  if not loaded[name] then load_lanes({name}) end
+  return loaded[name]
+end
+
+local function next_turn()
+  last_turn = last_turn + 1
+  return last_turn
+end
+
+-- Of any number of names.
+local function load_all(names)
+  for from = 1, #names, 1000 do load_lanes({unpack(names, from, math.min(from + 999, #names))}) end
+end
+
+-- unpack takes no more than some thousand values.
+local function in_pieces(command, key, values)
+  for from = 1, #values, 1000 do
+    redis.call(command, key, unpack(values, from, math.min(from + 999, #values)))
+  end
+end
+
+-- Puts the touched lanes that can give now in line, in the order in which they were touched, and takes the others out.
+local function line_lanes_up()
+  local numbers, out = {}, {}
+  for i = 1, #touched do
+    local lane = touched[i]
+    if gives(lane) then
+      if not lane.gave then lane.turn = next_turn() end
+      if lane.turn then numbers[#numbers + 1], numbers[#numbers + 2] = lane.turn, lane.name end
+      lane.gave = true
+    else
+      if lane.gave then out[#out + 1] = lane.name end
+      lane.gave, lane.credit = false, 0
+    end
+    lane.turn = nil
+  end
+  in_pieces('ZREM', turns, out)
+  in_pieces('ZADD', turns, numbers)
+end
+
+-- Every script's last step before its reply: turns, records and counts as they are now.
+local function save()
+  line_lanes_up()
+  local records, gone = {}, {}
+  for i = 1, #touched do
+    local lane = touched[i]
+    if lane.waiting + lane.later + lane.held + lane.dead + lane.not_before > 0 then
+      records[#records + 1] = lane.name
+      records[#records + 1] = struct.pack(record_format, lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead,
+        lane.entered, lane.left, lane.not_before, lane.credit)
+    elseif lane.is_stored then
+      gone[#gone + 1] = lane.name
+    end
+  end
+  in_pieces('HSET', lanes, records)
+  in_pieces('HDEL', lanes, gone)
+  if last_turn > tonumber(known[4] or 0) then count('turn', last_turn - tonumber(known[4] or 0)) end
+  for name, by in pairs(counted) do
+    if by ~= 0 then redis.call('HINCRBY', store, name, by) end
+  end
+end
+
+-- Where a ranked item stands: those of a higher priority first, then the order in which they came, those that are
+-- put back before all others of their priority.
+local function place_of(priority, at_head)
+  local number = next_turn()
+  return format('%.0f', -priority * class + (at_head and -number or number))
+end
+
+-- So many more wait in the lane, of so many bytes.
+local function waits(lane, items, bytes)
+  lane.waiting, lane.bytes = lane.waiting + items, lane.bytes + bytes
+  count('waiting', items)
+  count('bytes', bytes)
+end
+
+-- Lets items of one lane wait, in this order, behind what waits there or before it.
+local function line_up(lane, items, at_head)
+  local plain, ranked, bytes = {}, {}, 0
+  for i = 1, #items do
+    local item = items[at_head and #items + 1 - i or i]
+    local priority = tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ (%-?%d+) '))
+    bytes = bytes + #item
+    if priority == 0 then
+      plain[#plain + 1] = item
+    else
+      ranked[#ranked + 1], ranked[#ranked + 2] = place_of(priority, at_head), item
+    end
+  end
+  in_pieces(at_head and 'LPUSH' or 'RPUSH', lane_prefix .. lane.name, plain)
+  in_pieces('ZADD', ranked_prefix .. lane.name, ranked)
+  lane.ranked = lane.ranked + #ranked / 2
+  waits(lane, #items, bytes)
+end
+
+local function oldest_first(items)
+  local sorted = {}
+  for i = 1, #items do
+    local id, enqueued = match(items[i], '^(%S+) %d+ %S+ %d+ %d+ (%d+) ')
+    sorted[i] = {id = id, enqueued = tonumber(enqueued), item = items[i]}
+  end
+  table.sort(sorted, function(a, b)
+    if a.enqueued ~= b.enqueued then return a.enqueued < b.enqueued end
+    return a.id < b.id
+  end)
+  for i = 1, #sorted do sorted[i] = sorted[i].item end
+  return sorted
+end
+
+local function lane_name_of(item) return match(item, '^%S+ %d+ (%S+) ') end
+
+-- Items, of whatever lanes, go back to the heads of their lanes, the oldest first.
+local function put_back(items)
+  local names, of_lane = {}, {}
+  for _, item in ipairs(oldest_first(items)) do
+    local name = lane_name_of(item)
+    if not of_lane[name] then
+      of_lane[name] = {}
+      names[#names + 1] = name
+    end
+    table.insert(of_lane[name], item)
+  end
+  load_all(names)
+  for _, name in ipairs(names) do line_up(loaded[name], of_lane[name], true) end
+end
+
+-- The item after one more attempt.
+local function tried(item, claimed)
+  local id, expires, lane, attempts, first, rest = match(item, '^(%S+) (%d+) (%S+) (%d+) (%d+) (.*)$')
+  attempts = tonumber(attempts) + 1
+  if first == '0' then first = claimed end
+  return table.concat({id, expires, lane, attempts, first, rest}, ' '), id, attempts
+end
+
+-- Beyond most_dead the oldest letter gives way.
+local function bury(lane, id, item, reason)
+  redis.call('HSET', dead, id, format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
+  redis.call('ZADD', dead_order, now, id)
+  lane.dead = lane.dead + 1
+  if redis.call('HLEN', dead) <= most_dead then return end
+  local oldest = redis.call('ZPOPMIN', dead_order)[1]
+  local its_lane = match(redis.call('HGET', dead, oldest), '^%d+\30[^\30]*\30%S+ %d+ (%S+) ')
+  redis.call('HDEL', dead, oldest)
+  local gives_way = lane_of(its_lane)
+  gives_way.dead, gives_way.left = gives_way.dead - 1, gives_way.left + 1
+  count('dropped', 1)
+end
+
+-- So many items have become ready: as many of those that wait for work hear their names.
+local function wake_idle(ready)
+  local names = {}
+  while #names < ready do
+    local popped = redis.call('ZPOPMIN', idle, ready - #names)
+    if #popped == 0 then break end
+    for i = 1, #popped, 2 do
+      if tonumber(popped[i + 1]) >= now - idle_ms then names[#names + 1] = popped[i] end
+    end
+  end
+  if #names > 0 then redis.call('PUBLISH', wake, table.concat(names, ' ')) end
+end

@@ -1,0 +1,120 @@
+/** What a handler is told besides the event, and what it may answer: values, not exceptions. */
+import { type Duration, parseDuration } from '../../duration.ts'
+import { BusbarError, shown } from '../../errors.ts'
+import type { Event } from '../../event.ts'
+import { storedReason } from '../../lanes/item.ts'
+import type { Outcome } from '../../lanes/scripts.ts'
+import type { Held } from './held.ts'
+
+/** What a handler returns when the item is not done. Made by its context only. */
+export class Decision {
+  readonly outcome: Outcome
+
+  constructor(outcome: Outcome) {
+    this.outcome = outcome
+  }
+}
+
+const msOf = (name: string, value: Duration): number => {
+  const parsed = parseDuration(value)
+  if (parsed.ok) return parsed.value
+  throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: parsed.problem })
+}
+
+/** Tries the item again after this time; after its last attempt it is a dead letter. */
+export const retryDecision = (after: Duration, reason = 'the handler asked for a retry'): Decision =>
+  new Decision({ kind: 'retry', afterMs: msOf('retry', after), reason: storedReason(reason) })
+
+/** Gives the item up: a dead letter. */
+export const deadDecision = (reason = 'the handler gave it up'): Decision =>
+  new Decision({ kind: 'dead', reason: storedReason(reason) })
+
+/** Nothing of this tenant is given for so long; the item is not counted as tried. */
+export const throttleDecision = (time: Duration): Decision =>
+  new Decision({ kind: 'throttle', forMs: msOf('throttle', time) })
+
+export class WorkContext {
+  readonly queue: string
+  readonly worker: string
+  readonly #held: Held
+
+  constructor(queue: string, worker: string, held: Held) {
+    this.queue = queue
+    this.worker = worker
+    this.#held = held
+  }
+
+  /** 1 for the first try. */
+  get attempt(): number {
+    return this.#held.attempt
+  }
+
+  /** When it entered the queue, and when it was first claimed: ms, by the server's clock. */
+  get enqueuedAt(): number {
+    return this.#held.item.enqueuedMs
+  }
+
+  get firstClaimedAt(): number {
+    return this.#held.firstClaimedMs
+  }
+
+  /** Fires when the handler took longer than it may, when the lease was lost, or when the worker ends. */
+  get signal(): AbortSignal {
+    return this.#held.signal
+  }
+
+  retry(after: Duration, reason?: string): Decision {
+    return retryDecision(after, reason)
+  }
+
+  dead(reason?: string): Decision {
+    return deadDecision(reason)
+  }
+
+  throttle(time: Duration): Decision {
+    return throttleDecision(time)
+  }
+}
+
+/** One item of a batch: its event, and what the handler says of it. Unsaid means done; thrown means tried again. */
+export class BatchItem {
+  readonly event: Event
+  readonly attempt: number
+  readonly enqueuedAt: number
+  readonly firstClaimedAt: number
+  #said: Decision | undefined
+  readonly #decide: (decision: Decision | undefined) => void
+
+  constructor(held: Held, decide: (decision: Decision | undefined) => void) {
+    this.event = held.event
+    this.attempt = held.attempt
+    this.enqueuedAt = held.item.enqueuedMs
+    this.firstClaimedAt = held.firstClaimedMs
+    this.#decide = decide
+  }
+
+  /** Said once: what comes after it is without effect. */
+  #say(decision: Decision | undefined): void {
+    if (this.#said) return
+    this.#said = decision ?? new Decision({ kind: 'ack' })
+    this.#decide(decision)
+  }
+
+  ack(): void {
+    this.#say(undefined)
+  }
+
+  retry(after: Duration, reason?: string): void {
+    this.#say(retryDecision(after, reason))
+  }
+
+  dead(reason?: string): void {
+    this.#say(deadDecision(reason))
+  }
+}
+
+export interface BatchContext {
+  queue: string
+  worker: string
+  signal: AbortSignal
+}

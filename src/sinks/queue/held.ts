@@ -1,0 +1,85 @@
+/**
+ * What this process has claimed: leases, and the items under them.
+ *
+ *   waiting   claimed, its handler has not begun
+ *   running   its handler runs
+ *   settled   this process has said what became of it
+ *   lost      the lease lapsed, or could not be renewed in time: the item may be another's by now
+ */
+import { Event } from '../../event.ts'
+import { type Item, readItem } from '../../lanes/item.ts'
+
+export interface Lease {
+  readonly token: string
+  /** When it was claimed, by the server's clock. */
+  readonly claimedMs: number
+  /** By this process's monotonic clock; counted from before the claim was sent, so never later than the store's. */
+  until: number
+  readonly items: Set<Held>
+}
+
+/** One that was sent straight into a queue: it has no place in the log. */
+class SentEvent extends Event {
+  readonly #id: string
+  readonly #sentMs: number
+
+  constructor({ id, enqueuedMs, envelope }: Item) {
+    super(0, 0, '', envelope)
+    this.#id = id
+    this.#sentMs = enqueuedMs
+  }
+
+  override get id(): string {
+    return this.#id
+  }
+
+  override get time(): number {
+    return super.time || this.#sentMs
+  }
+}
+
+const routedId = /^(\d+)-(\d+)$/
+
+export function eventOf(item: Item): Event {
+  const found = routedId.exec(item.id)
+  if (!found) return new SentEvent(item)
+  return new Event(Number(found[1]), Number(found[2]), item.prev, item.envelope)
+}
+
+export class Held {
+  state: 'waiting' | 'running' | 'settled' | 'lost' = 'waiting'
+  lease: Lease
+  readonly item: Item
+  #event: Event | undefined
+  #aborting: AbortController | undefined
+
+  constructor(lease: Lease, text: string) {
+    this.lease = lease
+    this.item = readItem(text)
+  }
+
+  get event(): Event {
+    this.#event ??= eventOf(this.item)
+    return this.#event
+  }
+
+  /** 1 for the first try. */
+  get attempt(): number {
+    return this.item.attempts + 1
+  }
+
+  get firstClaimedMs(): number {
+    return this.item.firstClaimedMs || this.lease.claimedMs
+  }
+
+  /** Made when someone asks for it: most handlers do not. */
+  get signal(): AbortSignal {
+    this.#aborting ??= new AbortController()
+    return this.#aborting.signal
+  }
+
+  abort(reason: unknown): void {
+    this.#aborting ??= new AbortController()
+    this.#aborting.abort(reason)
+  }
+}

@@ -1,0 +1,161 @@
+/** What a queue and a worker can be told, checked when it is declared. A queue's options are data, stored for everyone. */
+import { asked, type Duration, parseDuration } from '../../duration.ts'
+import { BusbarError, shown } from '../../errors.ts'
+import { checkTenant } from '../../event-checks.ts'
+import { type Pattern, parsePattern } from '../../pattern.ts'
+import { groupProblems, unknownOptions } from '../../unknown-name.ts'
+
+export interface QueueRetry {
+  /** How often an item is tried in all. Default 5; Infinity never gives up. */
+  attempts?: number
+  /** Waits first the one time, doubling, at most the other. Default ['1s', '5m']. */
+  backoff?: readonly [first: Duration, most: Duration]
+}
+
+export interface QueueOptions<P extends Pattern = Pattern> {
+  /** Events that enter by themselves. Without it only what is sent. */
+  match?: P
+  /** Where a new queue begins. Default 'now'. */
+  from?: 'beginning' | 'now' | number | Date
+  /** Items per turn, by tenant; 1 where it says nothing, 0 pauses. */
+  weights?: Readonly<Record<string, number>>
+  retry?: QueueRetry
+  /** For how long a claimed item is its worker's. Renewed as long as the worker lives. Default '10s'. */
+  lease?: Duration
+  /** Puts this definition in place although another one was, less than ten minutes ago. */
+  force?: boolean
+}
+
+/** The definition as it is stored. */
+export interface QueueSettings {
+  weights: Readonly<Record<string, number>>
+  /** 0: for ever. */
+  attempts: number
+  backoffMs: readonly [first: number, most: number]
+  leaseMs: number
+}
+
+export interface CheckedQueue {
+  /** Null: only what is sent. */
+  match: Pattern | null
+  from: 'beginning' | 'now' | number | Date
+  force: boolean
+  settings: QueueSettings
+}
+
+export interface WorkOptions {
+  /** Handlers at once. Default 10. */
+  concurrency?: number
+  /** Given, the handler gets up to so many items at once and settles each on its own. */
+  batch?: number
+  /** After this its signal fires and the item is tried again. */
+  timeout?: Duration
+}
+
+export interface WorkSettings {
+  concurrency: number
+  batch: number | undefined
+  timeoutMs: number | undefined
+}
+
+const knownOfQueue = new Set<keyof QueueOptions>(['match', 'from', 'weights', 'retry', 'lease', 'force'])
+const knownOfRetry = new Set<keyof QueueRetry>(['attempts', 'backoff'])
+const knownOfWork = new Set<string>(['concurrency', 'batch', 'timeout', 'weights'])
+const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
+const limits = { weights: 1_000, weight: 1_000, leastLeaseMs: 100, mostLeaseMs: 86_400_000, batch: 1_000 } as const
+
+export function checkQueueName(name: unknown): string {
+  if (typeof name === 'string' && nameShape.test(name)) return name
+  const problem = `the name of a queue must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit; got ${shown(name)}`
+  throw BusbarError.of('SETTING_INVALID', { problems: [problem] })
+}
+
+class Checks {
+  readonly problems: string[]
+
+  constructor(problems: string[]) {
+    this.problems = problems
+  }
+
+  duration(name: string, value: Duration, least: number, most: number): number {
+    const parsed = asked(parseDuration(value), value)
+    if (!parsed.ok) this.problems.push(`${name} ${parsed.problem}`)
+    else if (parsed.value < least || parsed.value > most)
+      this.problems.push(`${name} must be from ${least} ms to ${most} ms; got ${shown(value)}`)
+    return parsed.ok ? parsed.value : 0
+  }
+
+  whole(name: string, value: unknown, least: number, most: number): number {
+    if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
+    this.problems.push(`${name} must be a whole number from ${least} to ${most}; got ${shown(value)}`)
+    return least
+  }
+
+  done(): void {
+    if (this.problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems: this.problems })
+  }
+}
+
+const isPair = (value: unknown): value is readonly [Duration, Duration] => Array.isArray(value) && value.length === 2
+
+/** Throws SETTING_INVALID with every problem at once. */
+export function checkQueue(options: QueueOptions): CheckedQueue {
+  const checks = new Checks([
+    ...unknownOptions(options, knownOfQueue),
+    ...groupProblems('retry', options.retry, knownOfRetry),
+  ])
+  const { match = null, from = 'now', weights = {}, retry = {}, lease = '10s', force = false } = options
+  const { attempts = 5, backoff = ['1s', '5m'] } = retry
+  if (!isPair(backoff))
+    checks.problems.push(`retry.backoff must be two durations, as in ['1s', '5m']; got ${shown(backoff)}`)
+  const [first, most] = isPair(backoff) ? backoff : ([0, 0] as const)
+  if (!isStart(from))
+    checks.problems.push(`from must be 'beginning', 'now', or a time in ms or Date; got ${shown(from)}`)
+  if (typeof force !== 'boolean') checks.problems.push(`force must be true or false; got ${shown(force)}`)
+  const yearMs = 31_622_400_000
+  const settings: QueueSettings = {
+    weights: checkWeights(checks, weights),
+    attempts: attempts === Number.POSITIVE_INFINITY ? 0 : checks.whole('retry.attempts', attempts, 1, 1_000_000),
+    backoffMs: [
+      checks.duration('retry.backoff[0]', first, 0, yearMs),
+      checks.duration('retry.backoff[1]', most, 0, yearMs),
+    ],
+    leaseMs: checks.duration('lease', lease, limits.leastLeaseMs, limits.mostLeaseMs),
+  }
+  checks.done()
+  if (match !== null) parsePattern(match)
+  return { match, from, force, settings }
+}
+
+function checkWeights(checks: Checks, weights: unknown): Record<string, number> {
+  if (typeof weights !== 'object' || weights === null || Array.isArray(weights)) {
+    checks.problems.push(`weights must be an object, as in { acme: 3 }; got ${shown(weights)}`)
+    return {}
+  }
+  const entries = Object.entries(weights as Record<string, number>)
+  if (entries.length > limits.weights)
+    checks.problems.push(`weights may name ${limits.weights} tenants; got ${entries.length}`)
+  for (const [tenant, weight] of entries.slice(0, limits.weights)) {
+    checks.whole(`weights.${shown(tenant).slice(1, -1)}`, weight, 0, limits.weight)
+    checkTenant(tenant)
+  }
+  return Object.fromEntries(entries)
+}
+
+function isStart(from: unknown): boolean {
+  if (from === 'beginning' || from === 'now') return true
+  const ms = from instanceof Date ? from.getTime() : from
+  return typeof ms === 'number' && ms >= 0 && ms <= 8.64e15
+}
+
+export function checkWork(options: WorkOptions): WorkSettings {
+  const checks = new Checks(unknownOptions(options, knownOfWork))
+  const { concurrency = 10, batch, timeout } = options
+  const settings = {
+    concurrency: checks.whole('concurrency', concurrency, 1, 10_000),
+    batch: batch === undefined ? undefined : checks.whole('batch', batch, 1, limits.batch),
+    timeoutMs: timeout === undefined ? undefined : checks.duration('timeout', timeout, 1, limits.mostLeaseMs),
+  }
+  checks.done()
+  return settings
+}

@@ -1,0 +1,259 @@
+/**
+ * One queue as a process uses it: sends, claims by hand, and says what a worker of this process does with it.
+ *
+ * Declaring writes nothing. The first use, or run(), registers the definition: then events enter it, whoever runs.
+ */
+import { createHash } from 'node:crypto'
+import type { Duration } from '../../duration.ts'
+import { BusbarError, shown } from '../../errors.ts'
+import { defaultTenant, limits } from '../../event.ts'
+import { checkText } from '../../event-checks.ts'
+import { readItem } from '../../lanes/item.ts'
+import { laneLimits, type Outcome, type SentItem } from '../../lanes/scripts.ts'
+import { LaneStore } from '../../lanes/store.ts'
+import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
+import type { Connection } from '../../redis/connection.ts'
+import type { Hints } from '../../redis/hints.ts'
+import { queueKeys } from '../../redis/keys.ts'
+import { backoffMs } from '../../runtime/backoff.ts'
+import type { Clock, Randomness } from '../../runtime/clock.ts'
+import type { Telemetry } from '../../runtime/telemetry.ts'
+import { checkKnown } from '../../unknown-name.ts'
+import { ClaimedItem, type ClaimedLease, durationMs, type LeaseDoor, type SettleWord } from './lease.ts'
+import type { QueueSettings } from './options.ts'
+import { Sender, type Sent } from './sender.ts'
+import { Settler } from './settler.ts'
+
+export interface SendOptions {
+  tenant?: string
+  key?: string
+  /** Not given to anyone before this time has passed. */
+  delay?: Duration
+  /** Dropped, and counted, when nobody has claimed it by then. */
+  ttl?: Duration
+  /** -100 to 100; of one tenant the higher ones first. Default 0. */
+  priority?: number
+  /** The same key and item within 24 h is sent once. */
+  idempotencyKey?: string
+  trace?: string
+  timeout?: Duration
+}
+
+export interface ClaimOptions {
+  /** Default 1, at most 1,000. */
+  max?: number
+  /** How long to wait for the first item. Default: not at all. */
+  wait?: Duration
+  /** Default: the queue's. */
+  lease?: Duration
+  signal?: AbortSignal
+}
+
+/** What a queue stands on once it is open. */
+export interface QueueGround {
+  namespace: string
+  connection: Connection
+  hints: Hints
+  clock: Clock
+  network: Clock
+  randomness: Randomness
+  telemetry: Telemetry
+  /** Of this process, and of this start of it. */
+  worker: string
+  start: string
+  timeoutMs: number
+  maxWaiting: number
+  maxWaitingBytes: number
+}
+
+interface Open {
+  ground: QueueGround
+  store: LaneStore
+  sender: Sender
+  settler: Settler
+}
+
+const knownOfSend = new Set<keyof SendOptions>([
+  ...(['tenant', 'key', 'delay', 'ttl', 'priority', 'idempotencyKey', 'trace', 'timeout'] as const),
+])
+const knownOfClaim = new Set<keyof ClaimOptions>(['max', 'wait', 'lease', 'signal'])
+const mostPriority = 100
+const yearMs = 31_622_400_000
+const lookMs = 1_000
+
+export class QueueDoor {
+  readonly name: string
+  readonly #ready: () => Promise<{ ground: QueueGround; settings: QueueSettings }>
+  #open: Open | undefined
+
+  constructor(name: string, ready: () => Promise<{ ground: QueueGround; settings: QueueSettings }>) {
+    this.name = name
+    this.#ready = ready
+  }
+
+  get isIdle(): boolean {
+    return this.#open?.sender.isIdle ?? true
+  }
+
+  /** Puts an item straight into the queue. */
+  async send(data: unknown, options: SendOptions = {}): Promise<Sent> {
+    checkKnown(options, knownOfSend)
+    const { tenant = defaultTenant, key, trace, delay = 0, ttl = 0, priority = 0, idempotencyKey, timeout } = options
+    const written = writeEvent(this.name, data, { tenant, key, trace })
+    const fingerprint = createHash('sha256')
+      .update(`${key ?? ''}\n${written.data}`)
+      .digest('base64url')
+    const item: Omit<SentItem, 'id'> = {
+      lane: tenant,
+      delayMs: timeOf('delay', delay),
+      ttlMs: timeOf('ttl', ttl),
+      priority: checkPriority(priority),
+      once: idempotencyKey === undefined ? '' : onceHash(tenant, idempotencyKey),
+      fingerprint,
+      envelope: envelopeOf(written),
+    }
+    if (item.ttlMs > 0 && item.delayMs >= item.ttlMs)
+      throw invalid('ttl', ttl, 'must be longer than the delay, or nobody will ever get it')
+    const { ground, sender } = (await this.#whenOpen()).open
+    const timeoutMs = timeout === undefined ? ground.timeoutMs : timeOf('timeout', timeout)
+    const id = `${this.name}.${ground.randomness.id()}`
+    return sender.send({ item: { id, ...item }, idempotencyKey, bytes: written.bytes, timeoutMs })
+  }
+
+  /** Claims by hand: what is not acked before its lease ends is given to someone else. */
+  async claim<Data = unknown>(options: ClaimOptions = {}): Promise<ClaimedLease<Data>> {
+    checkKnown(options, knownOfClaim)
+    const { max = 1, wait = 0, lease, signal } = options
+    if (!Number.isInteger(max) || max < 1 || max > laneLimits.claim)
+      throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
+    const waitMs = timeOf('wait', wait)
+    const { open, settings } = await this.#whenOpen()
+    const leaseMs = lease === undefined ? settings.leaseMs : timeOf('lease', lease)
+    if (leaseMs < 1) throw invalid('lease', lease, 'must be at least 1ms')
+    const door = this.#leaseDoor(open, settings)
+    const claim = async (idleName?: string) => this.#claimOnce<Data>(open, door, max, leaseMs, idleName)
+    return waitMs === 0 ? claim() : this.#claimWaiting(open, claim, waitMs, signal)
+  }
+
+  /** Claims and acks in one step: what it answers is never given again, also when the answer is lost. */
+  async pop<Data = unknown>(options: { max?: number } = {}): Promise<ClaimedItem<Data>['event'][]> {
+    checkKnown(options, new Set(['max']))
+    const { max = 1 } = options
+    if (!Number.isInteger(max) || max < 1 || max > laneLimits.claim)
+      throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
+    const { open, settings } = await this.#whenOpen()
+    const { worker, start } = open.ground
+    const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start })
+    if (reply.kind === 'gone') throw this.#gone()
+    const door = this.#leaseDoor(open, settings)
+    if (reply.kind !== 'claimed') return []
+    return reply.items.map((text) => new ClaimedItem<Data>(door, '', reply.nowMs, readItem(text)).event)
+  }
+
+  async close(deadlineMs: number): Promise<void> {
+    if (!this.#open) return
+    const { sender, settler } = this.#open
+    await sender.close(deadlineMs)
+    await settler.flush(deadlineMs)
+    settler.end()
+  }
+
+  async #whenOpen(): Promise<{ open: Open; settings: QueueSettings }> {
+    const { ground, settings } = await this.#ready()
+    this.#open ??= this.#openOn(ground)
+    return { open: this.#open, settings }
+  }
+
+  #openOn(ground: QueueGround): Open {
+    const { namespace, start, maxWaiting, maxWaitingBytes } = ground
+    const store = new LaneStore(ground, queueKeys(namespace, this.name))
+    const sender = new Sender(ground, { queue: this.name, process: start, store, maxWaiting, maxWaitingBytes })
+    return { ground, store, sender, settler: new Settler(ground, this.name, store) }
+  }
+
+  #leaseDoor({ ground, store, settler }: Open, settings: QueueSettings): LeaseDoor {
+    return {
+      ...{ queue: this.name, store },
+      backoffMs: (attempt) => backoffMs(settings.backoffMs, attempt, ground.randomness),
+      newToken: () => ground.randomness.id(),
+      settle: (token: string, id: string, outcome: Outcome) =>
+        new Promise<SettleWord>((resolve) =>
+          settler.settle(token, id, outcome, (how) => resolve(how === 'settled' ? how : 'stale')),
+        ),
+    }
+  }
+
+  async #claimOnce<Data>(
+    { ground, store }: Open,
+    door: LeaseDoor,
+    n: number,
+    leaseMs: number,
+    idleName?: string,
+  ): Promise<ClaimedLease<Data>> {
+    const { worker, start, randomness } = ground
+    const token = randomness.id()
+    const waiting = idleName === undefined ? {} : { idleName }
+    const reply = await store.claim({ token, n, leaseMs, worker, start, ...waiting })
+    if (reply.kind === 'gone') throw this.#gone()
+    if (reply.kind !== 'claimed') return { token, items: [], dueInMs: undefined, ack: async () => undefined }
+    const items = reply.items.map((text) => new ClaimedItem<Data>(door, token, reply.nowMs, readItem(text)))
+    const ack = async () => void (await Promise.all(items.map((item) => item.ack())))
+    return { token, items, dueInMs: reply.more ? 0 : reply.dueInMs, ack }
+  }
+
+  /** Asks again when it hears its name, when something is due, and once a second, until there is something or time is up. */
+  async #claimWaiting<Data>(
+    { ground, store }: Open,
+    claim: (idleName?: string) => Promise<ClaimedLease<Data>>,
+    waitMs: number,
+    signal: AbortSignal | undefined,
+  ): Promise<ClaimedLease<Data>> {
+    const { hints, network, randomness } = ground
+    const name = randomness.id()
+    const until = network.monotonicMs() + waitMs
+    let wake: () => void = () => undefined
+    const unlisten = await hints.listen(store.keys.laneWake, (names) => names.split(' ').includes(name) && wake())
+    signal?.addEventListener('abort', () => wake(), { once: true })
+    try {
+      for (;;) {
+        const woken = new Promise<void>((resolve) => {
+          wake = resolve
+        })
+        const lease = await claim(name)
+        const leftMs = until - network.monotonicMs()
+        if (lease.items.length > 0 || leftMs <= 0 || signal?.aborted) return lease
+        const timer = network.after(Math.min(leftMs, lookMs, lease.dueInMs ?? lookMs), () => wake())
+        await woken
+        timer.cancel()
+        if (signal?.aborted) return lease
+      }
+    } finally {
+      unlisten()
+      // Nobody is to be woken in its place.
+      await ground.connection.redis.zrem(store.keys.idle, name).catch(() => undefined)
+    }
+  }
+
+  #gone(): BusbarError {
+    return BusbarError.of('QUEUE_NOT_FOUND', { name: this.name })
+  }
+}
+
+function timeOf(name: string, value: Duration): number {
+  const ms = durationMs(name, value)
+  if (ms > yearMs) throw invalid(name, value, 'must be at most 366 days')
+  return ms
+}
+
+function checkPriority(priority: unknown): number {
+  if (Number.isInteger(priority) && Math.abs(priority as number) <= mostPriority) return priority as number
+  throw invalid('priority', priority, `must be a whole number from -${mostPriority} to ${mostPriority}`)
+}
+
+const invalid = (name: string, value: unknown, problem: string): BusbarError =>
+  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
+
+const onceHash = (tenant: string, key: string): string =>
+  createHash('sha256')
+    .update(`${tenant}\n${checkText('idempotencyKey', key, limits.idempotencyKeyBytes)}`)
+    .digest('base64url')

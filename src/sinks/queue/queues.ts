@@ -1,0 +1,133 @@
+/**
+ * All queues that were declared on one bus, and the workers of this process that draw from them.
+ *
+ * A definition is registered once per process: by run(), or by the first use of its queue.
+ */
+import { BusbarError, shown } from '../../errors.ts'
+import { LaneStore } from '../../lanes/store.ts'
+import { queueKeys } from '../../redis/keys.ts'
+import type { Subscriptions } from '../../route/subscriptions.ts'
+import {
+  type CheckedQueue,
+  checkQueue,
+  checkQueueName,
+  type QueueOptions,
+  type QueueSettings,
+  type WorkSettings,
+} from './options.ts'
+import { QueueDoor, type QueueGround } from './queue.ts'
+import { type BatchHandler, type Drawn, type QueueHandler, QueueWorker } from './worker.ts'
+
+export interface QueuesOptions {
+  open(): Promise<QueueGround>
+  /** Whether this process comes back under its name. */
+  isNamed: boolean
+  subscriptions: Subscriptions
+}
+
+interface Declared {
+  checked: CheckedQueue
+  door: QueueDoor
+  registered: Promise<{ settings: QueueSettings; revision: number }> | undefined
+}
+
+export class Queues {
+  readonly #options: QueuesOptions
+  readonly #declared = new Map<string, Declared>()
+  readonly #workers: QueueWorker[] = []
+  readonly #running = new Set<QueueWorker>()
+  #started = false
+  #closed = false
+
+  constructor(options: QueuesOptions) {
+    this.#options = options
+  }
+
+  get names(): readonly string[] {
+    return [...this.#declared.keys()]
+  }
+
+  declare(name: string, options: QueueOptions): QueueDoor {
+    if (this.#declared.has(checkQueueName(name)))
+      throw BusbarError.of('SETTING_INVALID', { problems: [`queue ${shown(name)} is declared twice`] })
+    const checked = checkQueue(options)
+    const ready = async () => {
+      const ground = await this.#options.open()
+      const { settings } = await this.#register(name)
+      return { ground, settings }
+    }
+    const door = new QueueDoor(name, ready)
+    this.#declared.set(name, { checked, door, registered: undefined })
+    return door
+  }
+
+  /** What a worker of this process does; run() starts it. */
+  attach(drawn: readonly Drawn[], handler: QueueHandler | BatchHandler, settings: WorkSettings): QueueWorker {
+    const problems: string[] = []
+    if (this.#started) problems.push('work() comes too late: workers are declared before run()')
+    if (typeof handler !== 'function') problems.push('the handler must be a function')
+    if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
+    const worker = new QueueWorker(drawn, handler, settings)
+    this.#workers.push(worker)
+    return worker
+  }
+
+  /** Registers what was declared, and starts the workers of the queues named, or of all. */
+  async start(only: readonly string[] | undefined): Promise<void> {
+    this.#started = true
+    if (this.#declared.size === 0) return
+    const ground = await this.#options.open()
+    for (const name of this.names) await this.#register(name)
+    const { isNamed } = this.#options
+    const wanted = this.#workers.filter(({ drawn }) => !only || drawn.some(({ name }) => only.includes(name)))
+    for (const worker of wanted) {
+      if (this.#closed) return
+      this.#running.add(worker)
+      const sourceOf = (queue: string) => ({
+        store: new LaneStore(ground, queueKeys(ground.namespace, queue)),
+        define: () => this.#define(queue),
+      })
+      await worker.start({ ...ground, isNamed, sourceOf })
+    }
+  }
+
+  get areRunning(): boolean {
+    return this.#running.size > 0
+  }
+
+  /** As far as this process knows: nothing waits, runs or is on its way. */
+  get isDry(): boolean {
+    return (
+      [...this.#running].every((worker) => worker.isDry) &&
+      [...this.#declared.values()].every(({ door }) => door.isIdle)
+    )
+  }
+
+  /** Workers end first: what they hold goes back while there is a connection. */
+  async close(timeoutMs: number): Promise<void> {
+    this.#closed = true
+    await Promise.all([...this.#running].map((worker) => worker.close(timeoutMs)))
+    await Promise.all([...this.#declared.values()].map(({ door }) => door.close(timeoutMs)))
+  }
+
+  #register(name: string): Promise<{ settings: QueueSettings; revision: number }> {
+    const declared = this.#declared.get(name)!
+    declared.registered ??= this.#put(name, declared.checked).catch((error) => {
+      declared.registered = undefined
+      throw error
+    })
+    return declared.registered
+  }
+
+  async #put(name: string, { match, settings, from, force }: CheckedQueue) {
+    const definition = { name, kind: 'queue' as const, match, options: { ...settings } }
+    const { subscription } = await this.#options.subscriptions.put(definition, { from, force })
+    return { settings, revision: subscription.revision }
+  }
+
+  /** As it is stored now, whoever put it there. */
+  async #define(name: string): Promise<{ settings: QueueSettings; revision: number }> {
+    const { options, revision } = await this.#options.subscriptions.get(name)
+    return { settings: options as unknown as QueueSettings, revision }
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * Tells a store what became of items: what comes together goes in one call, one call at a time.
+ *
+ *   idle       nothing to say
+ *   gathering  it goes when this tick has had its say
+ *   sent       one call has no answer yet; what comes now goes with the next
+ *
+ * A call without an answer is sent again: whoever is not held any more is stale and changes nothing.
+ */
+import { errorText } from '../../errors.ts'
+import type { Outcome, Settlement } from '../../lanes/scripts.ts'
+import type { LaneStore } from '../../lanes/store.ts'
+import { type Connection, mayPass } from '../../redis/connection.ts'
+import type { Clock } from '../../runtime/clock.ts'
+import type { Telemetry } from '../../runtime/telemetry.ts'
+
+/** `unsure`: the call was repeated, so the item may have been settled by the one without an answer. */
+export type Settled = 'settled' | 'stale' | 'unsure'
+
+export interface SettlerContext {
+  connection: Connection
+  network: Clock
+  telemetry: Telemetry
+}
+
+interface Said extends Settlement {
+  told(how: Settled): void
+}
+
+const mostPerCall = 1_000
+const retryMs = 100
+
+export class Settler {
+  readonly #context: SettlerContext
+  readonly #queue: string
+  readonly #store: LaneStore
+  #waiting: Said[] = []
+  #sending: Promise<void> | undefined
+  #ended = false
+
+  constructor(context: SettlerContext, queue: string, store: LaneStore) {
+    this.#context = context
+    this.#queue = queue
+    this.#store = store
+  }
+
+  settle(token: string, id: string, outcome: Outcome, told: (how: Settled) => void): void {
+    this.#waiting.push({ token, id, outcome, told })
+    this.#sending ??= this.#sendAll()
+  }
+
+  /** Resolves when everything said so far has an answer, or at the deadline. */
+  async flush(deadlineMs: number): Promise<void> {
+    if (!this.#sending) return
+    const late = new Promise<void>((resolve) => this.#context.network.after(deadlineMs, resolve))
+    await Promise.race([this.#sending, late])
+  }
+
+  /** What has no answer yet never gets one. */
+  end(): void {
+    this.#ended = true
+    for (const { told } of this.#waiting.splice(0)) told('unsure')
+  }
+
+  async #sendAll(): Promise<void> {
+    await new Promise<void>((resolve) => process.nextTick(resolve))
+    while (this.#waiting.length > 0 && !this.#ended) {
+      const batch = this.#waiting.length > mostPerCall ? this.#waiting.splice(0, mostPerCall) : this.#waiting
+      if (batch === this.#waiting) this.#waiting = []
+      await this.#send(batch)
+    }
+    this.#sending = undefined
+  }
+
+  async #send(batch: readonly Said[]): Promise<void> {
+    let repeated = false
+    while (!this.#ended) {
+      try {
+        const reply = await this.#store.settle(batch)
+        return this.#tell(batch, reply.kind === 'gone' ? undefined : reply.stale, repeated)
+      } catch (error) {
+        if (!mayPass(error) && !repeated)
+          this.#context.telemetry.emit('queue.stuck', { queue: this.#queue, problem: errorText(error) })
+        repeated = true
+        await new Promise<void>((resolve) => this.#context.network.after(retryMs, resolve))
+      }
+    }
+    this.#tell(batch, undefined, true)
+  }
+
+  /** Without `stale` the store is gone, and with it every item. */
+  #tell(batch: readonly Said[], stale: readonly number[] | undefined, repeated: boolean): void {
+    const late = repeated ? 'unsure' : 'stale'
+    if (stale?.length === 0) {
+      for (let i = 0; i < batch.length; i += 1) batch[i]!.told('settled')
+      return
+    }
+    const places = stale && new Set(stale)
+    for (const [i, { told }] of batch.entries()) told(!places || places.has(i) ? late : 'settled')
+  }
+}

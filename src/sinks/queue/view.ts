@@ -1,0 +1,197 @@
+/** Queues as people see them, from any process: what waits for whom, what failed, and what to do about it. */
+import type { Redis } from 'ioredis'
+import { didYouMean } from '../../did-you-mean.ts'
+import { BusbarError, shown } from '../../errors.ts'
+import type { Event } from '../../event.ts'
+import { readItem } from '../../lanes/item.ts'
+import { type LaneRecord, readRecord } from '../../lanes/record.ts'
+import { pauseScript, peekScript } from '../../lanes/scripts.ts'
+import { LaneStore } from '../../lanes/store.ts'
+import type { LogSource } from '../../log/view.ts'
+import type { Pattern } from '../../pattern.ts'
+import type { Connection } from '../../redis/connection.ts'
+import { type LaneKeys, queueKeys } from '../../redis/keys.ts'
+import { runScript } from '../../redis/script.ts'
+import type { SubscriptionFacts, SubscriptionsView } from '../../route/subscriptions.ts'
+import type { Clock } from '../../runtime/clock.ts'
+import { createDeadView, type DeadView } from './dead-view.ts'
+import { eventOf } from './held.ts'
+import type { QueueSettings } from './options.ts'
+
+export interface QueueFacts extends QueueSettings {
+  name: string
+  match: Pattern | null
+  revision: number
+  paused: boolean
+  /** Items that can be claimed, wait for a time, are held under a lease, were given up. */
+  waiting: number
+  later: number
+  held: number
+  dead: number
+  /** Bytes of what waits. */
+  bytes: number
+  /** Ever: entered, and acked or popped. */
+  in: number
+  out: number
+  /** Ever: past their time to live, given way to newer dead letters, dead letters given up. */
+  expired: number
+  dropped: number
+  discarded: number
+  /** Tenants with something in the queue. */
+  tenants: number
+  /** Age in ms of the oldest waiting item, of the tenants first in line; null when none waits. */
+  oldestMs: number | null
+}
+
+export interface TenantFacts {
+  tenant: string
+  weight: number
+  waiting: number
+  later: number
+  held: number
+  dead: number
+  bytes: number
+  /** Since the tenant last had nothing in the queue. */
+  in: number
+  out: number
+  oldestMs: number | null
+}
+
+export interface QueuesView {
+  list(): Promise<QueueFacts[]>
+  /** QUEUE_NOT_FOUND when there is none of that name. */
+  get(name: string): Promise<QueueFacts>
+  /** Tenants with something in the queue, those with the most waiting first. */
+  tenants(name: string, options?: { limit?: number }): Promise<TenantFacts[]>
+  /** The events that would be given next, in order. Changes nothing. */
+  peek(name: string, options?: { max?: number }): Promise<Event[]>
+  /** Nothing is given until it is resumed; what comes meanwhile waits. */
+  pause(name: string): Promise<void>
+  resume(name: string): Promise<void>
+  /** Takes it away, and everything in it. */
+  remove(name: string): Promise<void>
+  readonly dead: DeadView
+}
+
+/** A queue that is known to exist. */
+export interface KnownQueue {
+  redis: Redis
+  keys: LaneKeys
+  store: LaneStore
+  facts: SubscriptionFacts
+}
+
+export type AskQueue = <T>(name: string, ask: (known: KnownQueue) => Promise<T>) => Promise<T>
+
+export interface QueuesViewOptions {
+  source: LogSource
+  subscriptions: SubscriptionsView
+  clock: Clock
+  connection(): Promise<Connection>
+}
+
+const defaultTenants = 20
+const mostPeeked = 1_000
+// Finding the oldest item of all would mean a look at every lane.
+const oldestAmong = 100
+
+export function createQueuesView({ source, subscriptions, clock, connection }: QueuesViewOptions): QueuesView {
+  const known = async (facts: SubscriptionFacts): Promise<Omit<KnownQueue, 'redis'> & { redis: Redis }> => {
+    const opened = await connection()
+    return source.read(async (redis, namespace) => {
+      const keys = queueKeys(namespace.name, facts.name)
+      return { redis, keys, store: new LaneStore({ connection: opened, clock }, keys), facts }
+    })
+  }
+  const find = async (name: string): Promise<SubscriptionFacts> => {
+    const all = await subscriptions.list()
+    const queues = all.filter(({ kind }) => kind === 'queue')
+    const found = queues.find((facts) => facts.name === name)
+    if (found) return found
+    const meant = didYouMean(
+      String(name),
+      queues.map((facts) => facts.name),
+    )
+    throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), meant })
+  }
+  const ask: AskQueue = async (name, work) => {
+    const queue = await known(await find(name))
+    return source.read(() => work(queue))
+  }
+  const pause = (name: string, act: 'pause' | 'resume') =>
+    ask(name, async ({ redis, store }) => void (await runScript(redis, pauseScript, { ...store.ground, act })))
+  return {
+    list: async () => {
+      const all = (await subscriptions.list()).filter(({ kind }) => kind === 'queue')
+      return Promise.all(all.map(async (facts) => factsOf(await known(facts), clock)))
+    },
+    get: (name) => ask(name, (queue) => factsOf(queue, clock)),
+    tenants: (name, { limit = defaultTenants } = {}) => ask(name, (queue) => tenantsOf(queue, clock, limit)),
+    peek: (name, { max = 10 } = {}) =>
+      ask(name, async ({ redis, store }) => {
+        const n = Math.min(mostPeeked, Math.max(1, max))
+        const items = await runScript(redis, peekScript, { ...store.ground, n })
+        return (items ?? []).map((text) => eventOf(readItem(text)))
+      }),
+    pause: (name) => pause(name, 'pause'),
+    resume: (name) => pause(name, 'resume'),
+    remove: async (name) => {
+      await find(name)
+      await subscriptions.remove(name)
+    },
+    dead: createDeadView(ask),
+  }
+}
+
+/** Lanes with something waiting have it in a list, or among the ranked. */
+async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
+  const pipeline = redis.pipeline()
+  for (const lane of lanes) pipeline.lindex(keys.lanePrefix + lane, 0).zrange(keys.rankedPrefix + lane, '0', '0')
+  const answers = ((await pipeline.exec()) ?? []).map(([, answer]) => answer)
+  return lanes.map((_, i) => {
+    const texts = [answers[2 * i] as string | null, (answers[2 * i + 1] as string[] | undefined)?.[0]]
+    const times = texts.flatMap((text) => (text ? [readItem(text).enqueuedMs] : []))
+    return times.length > 0 ? Math.min(...times) : null
+  })
+}
+
+async function factsOf({ redis, keys, facts }: KnownQueue, clock: Clock): Promise<QueueFacts> {
+  const [stored, later, dead, tenants, first] = await Promise.all([
+    redis.hgetall(keys.store),
+    redis.hlen(keys.laterItems),
+    redis.hlen(keys.dead),
+    redis.hlen(keys.lanes),
+    redis.zrange(keys.turns, '0', String(oldestAmong - 1)),
+  ])
+  const oldest = (await oldestOf(redis, keys, first)).filter((ms) => ms !== null)
+  const number = (name: string) => Number(stored[name] ?? 0)
+  const { name, match, revision } = facts
+  return {
+    ...{ name, match, revision, ...(facts.options as unknown as QueueSettings) },
+    ...{ paused: stored.paused === '1', waiting: number('waiting'), later, held: number('held'), dead },
+    ...{ bytes: number('bytes'), in: number('in'), out: number('out') },
+    ...{ expired: number('expired'), dropped: number('dropped'), discarded: number('discarded'), tenants },
+    oldestMs: oldest.length > 0 ? Math.max(0, serverNow(clock) - Math.min(...oldest)) : null,
+  }
+}
+
+async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit: number): Promise<TenantFacts[]> {
+  const { weights } = facts.options as unknown as QueueSettings
+  const records: [tenant: string, record: LaneRecord][] = []
+  for await (const page of redis.hscanBufferStream(keys.lanes, { count: 1_000 }) as AsyncIterable<Buffer[]>)
+    for (let i = 0; i < page.length; i += 2) records.push([page[i]!.toString(), readRecord(page[i + 1]!)])
+  const unique = [...new Map(records)]
+  unique.sort(([a, { waiting: x }], [b, { waiting: y }]) => y - x || (a < b ? -1 : 1))
+  const shownLanes = unique.slice(0, Math.max(1, limit))
+  const oldest = await oldestOf(
+    redis,
+    keys,
+    shownLanes.map(([tenant]) => tenant),
+  )
+  return shownLanes.map(([tenant, { waiting, later, held, dead, bytes, entered, left }], i) => ({
+    ...{ tenant, weight: weights[tenant] ?? 1, waiting, later, held, dead, bytes, in: entered, out: left },
+    oldestMs: oldest[i] == null ? null : Math.max(0, serverNow(clock) - oldest[i]),
+  }))
+}
+
+const serverNow = (clock: Clock): number => Math.floor((clock.serverUs?.() ?? clock.now() * 1000) / 1000)

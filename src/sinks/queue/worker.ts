@@ -1,0 +1,267 @@
+/**
+ * Runs a handler over one queue or several: so many at once, each item in the order of its turn.
+ *
+ *   made       declared; run() starts it
+ *   working    slots are filled from what was claimed; room for what can start now, and a quarter more, is claimed
+ *   closing    nothing new begins; what waits went back; what runs may end
+ *   closed     for good
+ *
+ * Several queues share the slots: each has its turn with as many handlers as its weight; one that has nothing is passed over, one
+ * whose items are on their way is waited for.
+ */
+import { errorText } from '../../errors.ts'
+import type { Event } from '../../event.ts'
+import { storedReason } from '../../lanes/item.ts'
+import type { Outcome } from '../../lanes/scripts.ts'
+import { backoffMs } from '../../runtime/backoff.ts'
+import type { Timer } from '../../runtime/clock.ts'
+import { type BatchContext, BatchItem, Decision, WorkContext } from './context.ts'
+import type { Held } from './held.ts'
+import type { WorkSettings } from './options.ts'
+import { Source, type SourceContext, type SourceOptions } from './source.ts'
+
+export type QueueHandler<E = Event> = (event: E, context: WorkContext) => unknown
+export type BatchHandler = (items: readonly BatchItem[], context: BatchContext) => unknown
+
+/** A queue that the worker draws from, and its share of the slots. */
+export interface Drawn {
+  name: string
+  weight: number
+}
+
+export interface WorkerGround extends SourceContext {
+  worker: string
+  start: string
+  isNamed: boolean
+  sourceOf(queue: string): Pick<SourceOptions, 'store' | 'define'>
+}
+
+interface Seat {
+  source: Source
+  weight: number
+  credit: number
+}
+
+const doneOutcome: Outcome = { kind: 'ack' }
+
+export class QueueWorker {
+  readonly drawn: readonly Drawn[]
+  readonly #handler: QueueHandler | BatchHandler
+  readonly #settings: WorkSettings
+  #ground: WorkerGround | undefined
+  #seats: Seat[] = []
+  #turn = 0
+  readonly #running = new Map<Held, Source>()
+  /** Handlers that run: a batch is one. */
+  #slots = 0
+  #closing: Promise<void> | undefined
+  #changed: (() => void)[] = []
+
+  constructor(drawn: readonly Drawn[], handler: QueueHandler | BatchHandler, settings: WorkSettings) {
+    this.drawn = drawn
+    this.#handler = handler
+    this.#settings = settings
+  }
+
+  async start(ground: WorkerGround): Promise<void> {
+    if (this.#ground || this.#closing) return
+    this.#ground = ground
+    const { worker, start, isNamed } = ground
+    this.#seats = this.drawn.map(({ name, weight }) => {
+      const seat: Seat = { source: undefined as unknown as Source, weight, credit: 0 }
+      seat.source = new Source(ground, {
+        ...{ queue: name, worker, start, isNamed, ...ground.sourceOf(name) },
+        room: () => this.#room(seat),
+        changed: () => this.#pump(),
+      })
+      return seat
+    })
+    await Promise.all(this.#seats.map(({ source }) => source.start()))
+    this.#pump()
+  }
+
+  /** Nothing waits as far as the last look has shown, and nothing is held here. */
+  get isDry(): boolean {
+    return this.#running.size === 0 && this.#seats.every(({ source }) => source.isDry && source.held === 0)
+  }
+
+  /** Resolves when it may have become dry, or something else has changed. */
+  nextChange(): Promise<void> {
+    return new Promise((resolve) => this.#changed.push(resolve))
+  }
+
+  close(timeoutMs: number): Promise<void> {
+    this.#closing ??= this.#close(timeoutMs)
+    return this.#closing
+  }
+
+  async #close(timeoutMs: number): Promise<void> {
+    const network = this.#ground?.network
+    if (!network) return
+    const until = network.monotonicMs() + timeoutMs
+    const left = () => Math.max(50, until - network.monotonicMs())
+    const sources = this.#seats.map(({ source }) => source)
+    await Promise.all(sources.map((source) => source.handBack(left())))
+    while (this.#running.size > 0 && network.monotonicMs() < until) {
+      const late = new Promise<void>((resolve) => network.after(left(), resolve))
+      await Promise.race([this.nextChange(), late])
+    }
+    // What ignores its signal is handed back as well: it runs on until the process ends.
+    for (const [held, source] of this.#running) {
+      held.abort(new Error('the worker ends'))
+      source.settle(held, { kind: 'back' })
+    }
+    await Promise.all(sources.map((source) => source.end(left())))
+  }
+
+  get #perSlot(): number {
+    return this.#settings.batch ?? 1
+  }
+
+  /** What can start now and a quarter more; several queues share it by weight, unless the others have nothing. */
+  #room(seat: Seat): number {
+    const { concurrency } = this.#settings
+    const ahead = Math.floor((concurrency * this.#perSlot) / 4)
+    if (2 * seat.source.waiting > ahead) return 0
+    const waiting = this.#seats.reduce((sum, { source }) => sum + source.waiting, 0)
+    const free = (concurrency - this.#slots) * this.#perSlot + ahead - waiting
+    const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
+    const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
+    return Math.ceil(free * share)
+  }
+
+  #pump(): void {
+    while (this.#slots < this.#settings.concurrency && !this.#closing) {
+      const batch = this.#nextBatch()
+      if (!batch) break
+      this.#begin(batch.source, batch.items)
+    }
+    if (!this.#closing) for (const { source } of this.#seats) source.fill()
+    for (const told of this.#changed.splice(0)) told()
+  }
+
+  /** From the queue whose turn it is, as many as one handler takes. */
+  #nextBatch(): { source: Source; items: Held[] } | undefined {
+    for (let passed = 0; passed < this.#seats.length; ) {
+      const seat = this.#seats[this.#turn]!
+      if (seat.credit === 0) seat.credit = seat.weight
+      const items: Held[] = []
+      while (items.length < this.#perSlot) {
+        const held = seat.source.take()
+        if (!held) break
+        items.push(held)
+      }
+      if (items.length > 0) {
+        seat.credit -= 1
+        if (seat.credit === 0) this.#turn = (this.#turn + 1) % this.#seats.length
+        return { source: seat.source, items }
+      }
+      // It has more, on its way: who passes it over gives its turn to the others.
+      if (!seat.source.isDry) return undefined
+      seat.credit = 0
+      this.#turn = (this.#turn + 1) % this.#seats.length
+      passed += 1
+    }
+    return undefined
+  }
+
+  #begin(source: Source, items: Held[]): void {
+    this.#slots += 1
+    for (const held of items) this.#running.set(held, source)
+    let ended = false
+    const end = () => {
+      if (ended) return
+      ended = true
+      timer?.cancel()
+      this.#slots -= 1
+      this.#pump()
+    }
+    const timer = this.#limit(source, items, end)
+    if (this.#settings.batch === undefined) this.#runOne(source, items[0]!, end)
+    else this.#runBatch(source, items, end)
+  }
+
+  #runOne(source: Source, held: Held, end: () => void): void {
+    const settle = (value: unknown) => {
+      this.#finish(source, held, value instanceof Decision ? value.outcome : doneOutcome)
+      end()
+    }
+    const fail = (error: unknown) => {
+      this.#fail(source, held, error)
+      end()
+    }
+    const context = new WorkContext(source.queue, this.#ground!.worker, held)
+    let result: unknown
+    try {
+      result = (this.#handler as QueueHandler)(held.event, context)
+    } catch (error) {
+      return fail(error)
+    }
+    Promise.resolve(result).then(settle, fail)
+  }
+
+  #runBatch(source: Source, items: readonly Held[], end: () => void): void {
+    const context: BatchContext = {
+      ...{ queue: source.queue, worker: this.#ground!.worker },
+      get signal() {
+        return AbortSignal.any(items.map(({ signal }) => signal))
+      },
+    }
+    const open = new Set(items)
+    const parts = items.map(
+      (held) =>
+        new BatchItem(held, (decision) => {
+          open.delete(held)
+          this.#finish(source, held, decision?.outcome ?? doneOutcome)
+        }),
+    )
+    const settle = () => {
+      for (const held of open) this.#finish(source, held, doneOutcome)
+      end()
+    }
+    const fail = (error: unknown) => {
+      for (const held of open) this.#fail(source, held, error)
+      end()
+    }
+    let result: unknown
+    try {
+      result = (this.#handler as BatchHandler)(parts, context)
+    } catch (error) {
+      return fail(error)
+    }
+    Promise.resolve(result).then(settle, fail)
+  }
+
+  /** A handler that takes too long is told so, its items are tried again, and its slot is free, whether or not it listens. */
+  #limit(source: Source, items: readonly Held[], end: () => void): Timer | undefined {
+    const { timeoutMs } = this.#settings
+    if (timeoutMs === undefined) return undefined
+    return this.#ground!.clock.after(timeoutMs, () => {
+      const error = new Error(`the handler took longer than ${timeoutMs} ms`)
+      for (const held of items) {
+        if (held.state !== 'running') continue
+        held.abort(error)
+        this.#fail(source, held, error)
+      }
+      end()
+    })
+  }
+
+  #fail(source: Source, held: Held, error: unknown): void {
+    if (held.state !== 'running') return this.#finish(source, held, doneOutcome)
+    const { telemetry, randomness } = this.#ground!
+    const { attempts, backoffMs: waits } = source.settings
+    const { attempt } = held
+    const problem = errorText(error)
+    const afterMs = Math.round(backoffMs(waits, attempt, randomness))
+    telemetry.emit('queue.failed', { queue: source.queue, id: held.item.id, attempt, problem })
+    if (attempts > 0 && attempt >= attempts)
+      telemetry.emit('queue.buried', { queue: source.queue, id: held.item.id, attempt, problem })
+    this.#finish(source, held, { kind: 'retry', afterMs, reason: storedReason(problem) })
+  }
+
+  #finish(source: Source, held: Held, outcome: Outcome): void {
+    this.#running.delete(held)
+    source.settle(held, outcome)
+  }
+}

@@ -1,0 +1,388 @@
+/** Random work on a store, step by step against a reference that says it plainly. Time is the test's. */
+import { createHash } from 'node:crypto'
+import fc from 'fast-check'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import {
+  acceptScript,
+  claimScript,
+  discardScript,
+  enterScript,
+  extendScript,
+  type Outcome,
+  pauseScript,
+  peekScript,
+  redriveScript,
+  renewScript,
+  sendScript,
+  settleScript,
+} from '../../src/lanes/scripts.ts'
+import { runScript, type Script } from '../../src/redis/script.ts'
+import { ReferenceStore, type Work } from './reference.ts'
+import { expectedOf, itemText, sentEnvelope, storedIn, type TestStore, testStore, workOf } from './store.ts'
+
+const laneNames = ['a', 'b', 'c', 'd']
+const weightsOf = (weights: readonly number[]) => Object.fromEntries(laneNames.map((name, i) => [name, weights[i]!]))
+
+const lane = fc.constantFrom(...laneNames)
+const outcome: fc.Arbitrary<Outcome> = fc.oneof(
+  { weight: 4, arbitrary: fc.constant<Outcome>({ kind: 'ack' }) },
+  fc.constant<Outcome>({ kind: 'back' }),
+  fc.constantFrom(0, 50, 500).map((afterMs): Outcome => ({ kind: 'retry', afterMs, reason: 'busy' })),
+  fc.constant<Outcome>({ kind: 'dead', reason: 'poison' }),
+  fc.constantFrom(50, 500).map((forMs): Outcome => ({ kind: 'throttle', forMs })),
+)
+
+const step = fc.oneof(
+  fc.record({
+    do: fc.constant('accept' as const),
+    partition: fc.nat(1),
+    lanes: fc.array(lane, { minLength: 1, maxLength: 6 }),
+  }),
+  fc.record({ do: fc.constant('acceptAgain' as const), extra: fc.array(lane, { maxLength: 2 }) }),
+  fc.record({
+    do: fc.constant('send' as const),
+    lane,
+    delay: fc.constantFrom(0, 0, 100, 1_000),
+    ttl: fc.constantFrom(0, 0, 300),
+    priority: fc.constantFrom(0, 0, 5, -5, 1),
+  }),
+  {
+    weight: 3,
+    arbitrary: fc.record({ do: fc.constant('claim' as const), n: fc.nat(7), worker: fc.constantFrom('w', 'v') }),
+  },
+  fc.record({ do: fc.constant('claimAgain' as const), lease: fc.nat(20) }),
+  fc.record({ do: fc.constant('pop' as const), n: fc.nat(3) }),
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('settle' as const),
+      lease: fc.nat(20),
+      items: fc.array(fc.nat(9), { minLength: 1, maxLength: 4 }),
+      outcome,
+    }),
+  },
+  fc.record({ do: fc.constant('renew' as const), lease: fc.nat(20) }),
+  fc.record({
+    do: fc.constant('extend' as const),
+    lease: fc.nat(20),
+    item: fc.nat(9),
+    ms: fc.constantFrom(0, 200, 2_000),
+  }),
+  { weight: 2, arbitrary: fc.record({ do: fc.constant('wait' as const), ms: fc.constantFrom(1, 60, 400, 1_500) }) },
+  fc.record({
+    do: fc.constant('weigh' as const),
+    weights: fc.array(fc.constantFrom(0, 1, 1, 2, 3), { minLength: 4, maxLength: 4 }),
+  }),
+  fc.record({ do: fc.constant('pause' as const), act: fc.constantFrom('pause' as const, 'resume' as const) }),
+  fc.record({ do: fc.constantFrom('redrive' as const, 'discard' as const), letter: fc.nat(5) }),
+  fc.record({ do: fc.constant('enter' as const), worker: fc.constantFrom('w', 'v') }),
+  fc.record({ do: fc.constant('peek' as const), n: fc.integer({ min: 1, max: 6 }) }),
+)
+type Step = typeof step extends fc.Arbitrary<infer T> ? T : never
+
+const leaseMs = 1_000
+
+type Plant = <Input, Reply>(script: Script<Input, Reply>) => Script<Input, Reply>
+
+/** Does the same to a store and to the reference. */
+class Walk {
+  readonly #store: TestStore
+  readonly #reference = new ReferenceStore()
+  readonly #plant: Plant
+  readonly #tokens: string[] = []
+  readonly #starts = new Map([
+    ['w', 's0'],
+    ['v', 's0'],
+  ])
+  #last: { partition: number; works: (Work & { seq: number })[] } | undefined
+  #seq = 0
+  #count = 0
+  #revision = 1
+
+  constructor(store: TestStore, plant: Plant) {
+    this.#store = store
+    this.#plant = plant
+  }
+
+  #run<Input, Reply>(script: Script<Input, Reply>, input: Input): Promise<Reply> {
+    return runScript(this.#store.redis, this.#plant(script), input)
+  }
+
+  get #ground() {
+    return { keys: this.#store.keys, nowMs: this.#reference.now }
+  }
+
+  #fresh(name: string): Work & { seq: number } {
+    this.#seq += 1
+    const enqueued = this.#reference.now
+    return {
+      id: `0-${this.#seq}`,
+      lane: name,
+      expires: 0,
+      priority: 0,
+      enqueued,
+      attempts: 0,
+      first: 0,
+      seq: this.#seq,
+    }
+  }
+
+  async #accept(partition: number, works: (Work & { seq: number })[]): Promise<void> {
+    const names = [...new Set(works.map((work) => work.lane))]
+    const groups = names.map((name) => ({
+      lane: name,
+      items: works.filter((work) => work.lane === name).map(itemText),
+    }))
+    const [first, last] = [works[0]!.seq, works.at(-1)!.seq]
+    const input = { ...this.#ground, revision: this.#revision, born: 1, partition, first, last, groups }
+    const items = this.#reference.accept(partition, works)
+    expect(await this.#run(acceptScript, input)).toEqual({ kind: 'accepted', items })
+    this.#last = { partition, works }
+  }
+
+  /** Of a lease, by chance; one that is over too. */
+  #token(i: number): string {
+    return this.#tokens[i % Math.max(1, this.#tokens.length)] ?? 'none'
+  }
+
+  #ids(token: string, places: readonly number[]): string[] {
+    const held = [...(this.#reference.leases.get(token)?.items.keys() ?? [])]
+    return places.map((place) => held[place % Math.max(1, held.length)] ?? '0-0')
+  }
+
+  async take(one: Step): Promise<void> {
+    const reference = this.#reference
+    const ground = this.#ground
+    switch (one.do) {
+      case 'accept':
+        return this.#accept(
+          one.partition,
+          one.lanes.map((name) => this.#fresh(name)),
+        )
+      case 'acceptAgain':
+        if (!this.#last) return
+        return this.#accept(this.#last.partition, [...this.#last.works, ...one.extra.map((name) => this.#fresh(name))])
+      case 'send': {
+        this.#count += 1
+        const { seq: _, ...fresh } = this.#fresh(one.lane)
+        const work = { ...fresh, priority: one.priority, expires: one.ttl && reference.now + one.ttl }
+        reference.send(work, one.delay)
+        const sent = { id: work.id, lane: one.lane, delayMs: one.delay, ttlMs: one.ttl, priority: one.priority }
+        const item = { ...sent, once: '', fingerprint: 'f', envelope: sentEnvelope(work.id, one.lane) }
+        const input = { ...ground, process: 'p', n: this.#count, items: [item] }
+        expect(await this.#run(sendScript, input)).toEqual({ kind: 'sent', words: [work.id] })
+        return
+      }
+      case 'claim': {
+        const token = `t${this.#tokens.length}`
+        this.#tokens.push(token)
+        return this.#claimUnder(token, one.n, one.worker)
+      }
+      case 'claimAgain':
+        if (reference.leases.has(this.#token(one.lease))) return this.#claimUnder(this.#token(one.lease), 3, 'w')
+        return
+      case 'pop': {
+        const reply = await this.#run(claimScript, { ...this.#claimInput(undefined, one.n, 'w') })
+        expect(itemsOf(reply).map(workOf)).toEqual(reference.pop(one.n))
+        return
+      }
+      case 'settle': {
+        const token = this.#token(one.lease)
+        const ids = this.#ids(token, one.items)
+        const settlements = ids.map((id) => ({ token, id, outcome: one.outcome }))
+        const stale = reference.settle(token, ids, one.outcome)
+        const reply = await this.#run(settleScript, { ...ground, settlements })
+        expect(reply.kind === 'settled' && reply.stale.map((place) => ids[place]).sort()).toEqual(stale.sort())
+        return
+      }
+      case 'renew': {
+        const token = this.#token(one.lease)
+        const lost = reference.renew(token, leaseMs) ? [] : [token]
+        expect(await this.#run(renewScript, { ...ground, leaseMs, tokens: [token] })).toEqual(lost)
+        return
+      }
+      case 'extend': {
+        const token = this.#token(one.lease)
+        const [id] = this.#ids(token, [one.item]) as [string]
+        const ownToken = `x${this.#tokens.length}`
+        this.#tokens.push(ownToken)
+        const kind = reference.extend(token, id, one.ms, ownToken)
+        expect(await this.#run(extendScript, { ...ground, token, id, forMs: one.ms, ownToken })).toMatchObject({
+          kind,
+        })
+        return
+      }
+      case 'wait':
+        reference.now += one.ms
+        return
+      case 'weigh':
+        this.#revision += 1
+        reference.weigh(weightsOf(one.weights))
+        expect(await this.#store.make(this.#revision, weightsOf(one.weights), this.#plant)).toBe('raised')
+        return
+      case 'pause':
+        reference.paused = one.act === 'pause'
+        expect(await this.#run(pauseScript, { ...ground, act: one.act })).toBe('done')
+        return
+      case 'redrive':
+      case 'discard': {
+        const ids = [[...reference.dead.keys()][one.letter] ?? '0-0']
+        const script = one.do === 'redrive' ? redriveScript : discardScript
+        expect(await this.#run(script, { ...ground, ids })).toBe(reference[one.do](ids))
+        return
+      }
+      case 'enter': {
+        const start = `s${Number(this.#starts.get(one.worker)!.slice(1)) + 1}`
+        this.#starts.set(one.worker, start)
+        const handedBack = reference.enter(one.worker, start)
+        const input = { ...ground, act: 'enter' as const, worker: one.worker, start }
+        expect(await this.#run(enterScript, input)).toEqual({ kind: 'entered', handedBack })
+        return
+      }
+      case 'peek': {
+        const before = await storedIn(this.#store)
+        const next = await this.#run(peekScript, { ...ground, n: one.n })
+        expect(await storedIn(this.#store)).toEqual(before)
+        expect(next!.length).toBeLessThanOrEqual(one.n)
+        return
+      }
+    }
+  }
+
+  #claimInput(token: string | undefined, n: number, worker: string) {
+    return { ...this.#ground, token, n, leaseMs, worker, start: this.#starts.get(worker)! }
+  }
+
+  async #claimUnder(token: string, n: number, worker: string): Promise<void> {
+    const again = this.#reference.leases.has(token)
+    const expected = this.#reference.claim(token, n, leaseMs, worker, this.#starts.get(worker)!)
+    const peeked = !again && n > 0 ? await this.#peek(n) : undefined
+    const reply = await this.#run(claimScript, this.#claimInput(token, n, worker))
+    if (this.#reference.paused && !again) return expect(reply.kind).toBe('paused')
+    const given = itemsOf(reply).map(workOf)
+    if (again) return expect(given.sort(byId)).toEqual(expected.sort(byId))
+    expect(given).toEqual(expected)
+    // With nothing due and nothing expired, what was peeked is what is given.
+    if (peeked) expect(given).toEqual(peeked)
+  }
+
+  async #peek(n: number): Promise<Work[] | undefined> {
+    const before = await storedIn(this.#store)
+    const { now, paused } = this.#reference
+    const isDue = [...Object.values(before.later), ...Object.values(before.leases).map(({ ends }) => ends)].some(
+      (at) => at <= now,
+    )
+    const expires = Object.values(before.waiting)
+      .flat()
+      .some((work) => work.expires > 0 && work.expires <= now)
+    if (isDue || expires || paused) return undefined
+    return (await this.#run(peekScript, { ...this.#ground, n }))!.map(workOf)
+  }
+
+  /** The store holds what the reference holds, and its counts are what can be counted. */
+  async check(): Promise<void> {
+    const { records, letters, store, ...stored } = await storedIn(this.#store)
+    expect(stored).toEqual(expectedOf(this.#reference))
+    const { waiting, held, counts, later, dead } = this.#reference
+    expect(counted(store)).toEqual({ ...counts, waiting, held, bytes: bytesOf(stored.waiting) })
+    for (const name of laneNames) {
+      const record = records[name]
+      const inLater = [...later.values()].filter(({ work }) => work?.lane === name).length
+      const inDead = [...dead.values()].filter(({ work }) => work.lane === name).length
+      const inHeld = Object.values(stored.leases)
+        .flatMap(({ items }) => items)
+        .filter((work) => work.lane === name).length
+      const { waiting: works = [], credit = 0, waitsUntil = 0 } = this.#reference.lanes.get(name) ?? {}
+      if (works.length + inLater + inHeld + inDead + waitsUntil === 0) {
+        expect(record).toBeUndefined()
+        continue
+      }
+      const { bytes, ranked, entered, left, ...rest } = record!
+      expect(rest).toEqual({
+        waiting: works.length,
+        later: inLater,
+        held: inHeld,
+        dead: inDead,
+        notBefore: waitsUntil,
+        credit,
+      })
+      expect(bytes).toBe(bytesOf({ [name]: works }))
+      expect(ranked).toBe(works.filter(({ priority }) => priority !== 0).length)
+      expect(entered - left).toBe(works.length + inLater + inHeld + inDead)
+    }
+    expect(letters).toHaveLength(dead.size)
+  }
+}
+
+const byId = (a: Work, b: Work): number => (a.id < b.id ? -1 : 1)
+const itemsOf = (reply: ReturnType<typeof claimScript.reply>): readonly string[] =>
+  reply.kind === 'claimed' ? reply.items : []
+const bytesOf = (waiting: Record<string, Work[]>): number =>
+  Object.values(waiting)
+    .flat()
+    .reduce((sum, work) => sum + Buffer.byteLength(itemText(work)), 0)
+
+function counted(store: Record<string, string>) {
+  const names = ['waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded']
+  return Object.fromEntries(names.map((name) => [name, Number(store[name] ?? 0)]))
+}
+
+async function walk(store: TestStore, steps: readonly Step[], plant: Plant): Promise<void> {
+  await store.redis.unlink(...(await store.redis.keys(`${store.namespace}:*`)))
+  await store.make()
+  const walking = new Walk(store, plant)
+  for (const one of steps) {
+    await walking.take(one)
+    await walking.check()
+  }
+}
+
+const walks = fc.array(step, { minLength: 5, maxLength: 40, size: 'max' })
+
+async function walkMany(numRuns: number, plant: Plant = (script) => script): Promise<void> {
+  const store = await testStore()
+  await fc.assert(
+    fc.asyncProperty(walks, (steps) => walk(store, steps, plant)),
+    { numRuns, seed: 7, endOnFailure: true },
+  )
+}
+
+/** The scripts with one line of them changed. */
+function planting(line: string, bug: string): Plant {
+  let found = false
+  const plant: Plant = (script) => {
+    if (!script.source.includes(line)) return script
+    found = true
+    const source = script.source.replace(line, bug)
+    return { ...script, source, sha: createHash('sha1').update(source).digest('hex') }
+  }
+  onTestFinished(() => expect(found).toBe(true))
+  return plant
+}
+
+const bugs: [what: string, line: string, bug: string][] = [
+  [
+    'a lane is put in line when its list was empty',
+    'lane.gave = records[i] and true, gives(lane)',
+    'lane.gave = records[i] and true, lane.waiting > 0',
+  ],
+  ['a drained lane keeps its place', 'if lane.gave then out[#out + 1] = lane.name end', ''],
+  ['a lane that was served keeps its number', 'lane.credit, lane.turn = 0, next_turn()', 'lane.credit = 0'],
+  ['the rest of a turn is forgotten', 'lane.credit = turn - given', 'lane.credit = 0'],
+  ['a lapsed lease is no attempt', 'attempts = tonumber(attempts) + 1', 'attempts = tonumber(attempts)'],
+  ['what is handed back goes to the end', "at_head and 'LPUSH' or 'RPUSH'", "'RPUSH'"],
+  ['an accept is applied twice', 'if applied < first or is_new(item) then', 'if true then'],
+  ['a stale settle counts', 'if #held > 0 then', "if outcome == 'ack' then count('out', 1) end if #held > 0 then"],
+]
+
+describe('a store of lanes', () => {
+  test(
+    '[Q31] does what the reference does, whatever happens in whatever order; turns holds exactly the lanes that can give',
+    () => walkMany(100),
+    60_000,
+  )
+
+  test.each(bugs)('the walk finds a planted bug: %s', async (_, line, bug) => {
+    await expect(walkMany(100, planting(line, bug))).rejects.toThrow('Property failed')
+  })
+})

@@ -1,0 +1,114 @@
+/** A store of its own for one test, and all that is in it. */
+import { onTestFinished } from 'vitest'
+import { readItem, readLetter } from '../../src/lanes/item.ts'
+import { makeScript } from '../../src/lanes/scripts.ts'
+import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
+import { runScript } from '../../src/redis/script.ts'
+import { freshNamespace, keysOf, plainRedis } from '../support/bus.ts'
+import type { ReferenceStore, Work } from './reference.ts'
+
+export type TestStore = Awaited<ReturnType<typeof testStore>>
+
+export async function testStore({ attempts = 3, partitions = 2 } = {}) {
+  const redis = plainRedis()
+  const namespace = freshNamespace()
+  const keys = queueKeys(namespace, 'mail')
+  onTestFinished(async () => {
+    const left = await keysOf(redis, namespace)
+    if (left.length > 0) await redis.unlink(...left)
+  })
+  const make = (
+    revision = 1,
+    weights: Record<string, number> = {},
+    plant: (script: typeof makeScript) => typeof makeScript = (script) => script,
+  ) =>
+    runScript(redis, plant(makeScript), {
+      ...{ keys, revision, born: 1, attempts, weights },
+      applied: Array.from({ length: partitions }, () => 0),
+    })
+  await make()
+  return { redis, namespace, keys, make }
+}
+
+const envelopeOf = (id: string, lane: string): string => `{"type":"mail.sent","tenant":"${lane}"}\n{"id":"${id}"}`
+
+export const sentEnvelope = envelopeOf
+
+export const itemText = ({ id, expires, lane, attempts, first, enqueued, priority }: Work): string =>
+  `${id} ${expires} ${lane} ${attempts} ${first} ${enqueued} ${priority} \n${envelopeOf(id, lane)}`
+
+export const workOf = (text: string): Work => {
+  const { id, lane, expiresMs, priority, enqueuedMs, attempts, firstClaimedMs } = readItem(text)
+  return { id, lane, expires: expiresMs, priority, enqueued: enqueuedMs, attempts, first: firstClaimedMs }
+}
+
+/** waiting, bytes, ranked, later, held, dead, entered, left, not before, credit: as store.part.lua packs them. */
+export function readRecord(record: Buffer) {
+  let at = 0
+  const next = (bytes: number) => {
+    const value = record.readUIntBE(at, bytes)
+    at += bytes
+    return value
+  }
+  const [waiting, bytes, ranked, later, held, dead] = [next(4), next(6), next(4), next(4), next(4), next(4)]
+  const [entered, left, notBefore, credit] = [next(6), next(6), next(6), next(4)]
+  return { waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit }
+}
+
+const pairs = (flat: readonly string[]): [string, string][] =>
+  Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i]!, flat[2 * i + 1]!])
+
+/** All of a store, as a test compares it. */
+export async function storedIn({ redis, keys }: { redis: TestStore['redis']; keys: LaneKeys }) {
+  const records = await redis.hgetallBuffer(keys.lanes)
+  const waiting: Record<string, Work[]> = {}
+  for (const lane of Object.keys(records)) {
+    const high = await redis.zrangebyscore(keys.rankedPrefix + lane, '-inf', '(0')
+    const plain = await redis.lrange(keys.lanePrefix + lane, '0', '-1')
+    const low = await redis.zrangebyscore(keys.rankedPrefix + lane, '(0', '+inf')
+    const works = [...high, ...plain, ...low].map(workOf)
+    if (works.length > 0) waiting[lane] = works
+  }
+  const leases: Record<string, { ends: number; items: Work[] }> = {}
+  for (const [token, ends] of pairs(await redis.zrange(keys.leases, '0', '-1', 'WITHSCORES'))) {
+    const items = (await redis.hvals(keys.heldPrefix + token)).map(workOf)
+    leases[token] = { ends: Number(ends), items: items.sort(byId) }
+  }
+  const later = pairs(await redis.zrange(keys.later, '0', '-1', 'WITHSCORES'))
+  const dead = await redis.hgetall(keys.dead)
+  return {
+    line: await redis.zrange(keys.turns, '0', '-1'),
+    records: Object.fromEntries(Object.entries(records).map(([lane, record]) => [lane, readRecord(record)])),
+    waiting,
+    leases,
+    later: Object.fromEntries(later.map(([id, due]) => [id, Number(due)])),
+    laterItems: (await redis.hvals(keys.laterItems)).map(workOf).sort(byId),
+    dead: Object.entries(dead)
+      .map(([, text]) => workOf(text.split('\x1e')[2]!))
+      .sort(byId),
+    letters: Object.values(dead).map(readLetter),
+    holders: Object.keys(await redis.hgetall(keys.holders)).sort(),
+    store: await redis.hgetall(keys.store),
+  }
+}
+
+const byId = (a: Work, b: Work): number => (a.id < b.id ? -1 : 1)
+
+/** The same of the reference. */
+export function expectedOf(reference: ReferenceStore) {
+  const lanes = [...reference.lanes].filter(([, { waiting }]) => waiting.length > 0)
+  const leases = [...reference.leases].map(([token, { ends, items }]) => [
+    token,
+    { ends, items: [...items.values()].sort(byId) },
+  ])
+  const laterWorks = [...reference.later.values()].flatMap(({ work }) => work ?? [])
+  return {
+    line: reference.line,
+    waiting: Object.fromEntries(lanes.map(([name, { waiting }]) => [name, waiting])),
+    leases: Object.fromEntries(leases),
+    later: Object.fromEntries([...reference.later].map(([id, { due }]) => [id, due])),
+    laterItems: laterWorks.sort(byId),
+    dead: [...reference.dead.values()].map(({ work }) => work).sort(byId),
+    holders: [...reference.leases.keys()].sort(),
+  }
+}
