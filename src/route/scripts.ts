@@ -176,7 +176,7 @@ export interface Committed {
   /** The highest revision there is. */
   version: number
   /** For each partition: a word for it, and one for each place. */
-  words: readonly (readonly ('done' | 'stale' | 'outdated' | 'gone')[])[]
+  words: readonly (readonly ('done' | 'stale' | 'outdated' | 'gone' | 'early')[])[]
 }
 
 export const commitScript = defineScript({
