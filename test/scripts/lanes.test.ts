@@ -222,28 +222,40 @@ describe('send.lua', () => {
 
   test('priority orders within a lane only; those of one priority keep their order', async () => {
     const store = await clockedStore()
-    for (const priority of [0, -3, 5, 0, 1000, 5, -1000, -3]) await store.send('a', { priority, times: 2 })
+    for (const priority of [0, -3, 5, 0, 100, 5, -100, -3]) await store.send('a', { priority, times: 2 })
     await store.send('b', { priority: -5 })
     const { items } = await store.take(20)
     expect(lanesOf(items)).toBe(`ab${'a'.repeat(15)}`)
     const ofA = items.map(readItem).filter(({ lane }) => lane === 'a')
     expect(ofA.map(({ priority }) => priority)).toEqual(
-      [1000, 5, 5, 0, 0, -3, -3, -1000].flatMap((priority) => [priority, priority]),
+      [100, 5, 5, 0, 0, -3, -3, -100].flatMap((priority) => [priority, priority]),
     )
-    for (const priority of [1000, 5, 0, -3, -1000]) {
+    for (const priority of [100, 5, 0, -3, -100]) {
       const ids = ofA.filter((item) => item.priority === priority).map(({ id }) => id)
       expect(ids).toEqual([...ids].sort())
     }
   })
 
-  test('as many hear as there are items that can be claimed now', async () => {
+  test('priority holds after five years of a hundred thousand turns a second', async () => {
     const store = await clockedStore()
-    for (const idleName of ['x', 'y', 'z']) await store.take(1, { idleName })
+    await store.redis.hset(store.keys.store, 'turn', String(2 ** 44))
+    for (const priority of [-1, 0, 1, 99, 100, -100, -99]) await store.send('a', { priority, times: 2 })
+    const first = await store.take(14)
+    await store.settle(first.token, first.ids, { kind: 'back' })
+    expect((await store.take(14)).ids).toEqual(first.ids)
+    expect(first.items.map((item) => readItem(item).priority)).toEqual(
+      [100, 99, 1, 0, -1, -99, -100].flatMap((priority) => [priority, priority]),
+    )
+  })
+
+  test('as many hear as there are items that can be claimed now, and one of what is due before all else', async () => {
+    const store = await clockedStore()
+    for (const idleName of ['w', 'x', 'y', 'z']) await store.take(1, { idleName })
     const heard = await store.listen()
     await store.send('a', { delayMs: 10 })
-    await store.sendAll([store.item('a'), store.item('b', { delayMs: 20 }), store.item('b')])
-    // The first one that is due before all others is told to one, who then knows when.
-    expect(await heard()).toEqual(['x', 'y z'])
+    expect(await heard()).toEqual(['w'])
+    await store.sendAll([store.item('a'), store.item('b', { delayMs: 11 }), store.item('b')])
+    expect(await heard()).toEqual(['x y'])
   })
 
   test('a tenant may look like anything', async () => {
