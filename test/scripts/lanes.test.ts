@@ -1,9 +1,10 @@
 /** Every reply of what fills, changes and removes a store of lanes. The tests set the clock. */
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { readItem } from '../../src/lanes/item.ts'
 import { laneLimits } from '../../src/lanes/scripts.ts'
 import { clockedStore, lanesOf } from '../lanes/clocked.ts'
 import { keysOf } from '../support/bus.ts'
+import { startRedis } from '../support/redis.ts'
 
 const hour = 3_600_000
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `tenant-${i}`)
@@ -344,4 +345,30 @@ describe('remove.lua', () => {
     expect(await store.remove(8)).toBe('removed')
     expect((await store.take(1)).items).toHaveLength(1)
   })
+})
+
+test('without memory send and make are refused and write nothing; all else goes on until the store is empty', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.stop())
+  const store = await clockedStore({ url: server.url })
+  await store.send('a', { times: 6 })
+  await store.redis.config('SET', 'maxmemory', '1')
+  const stored = await store.stored()
+  await expect(store.sendAll([store.item('a')])).rejects.toThrow('OOM')
+  await expect(store.make(2)).rejects.toThrow('OOM')
+  expect(await store.stored()).toEqual(stored)
+  expect(await store.accept(['b'])).toEqual({ kind: 'accepted', items: 1 })
+  expect(await store.peek(9)).toHaveLength(7)
+  await store.enter('w', 's')
+  const { token, ids } = await store.take(7)
+  expect(await store.renew([token])).toEqual([])
+  expect(await store.extend(token, ids[0]!, 100, 'own')).toMatchObject({ kind: 'extended' })
+  await store.settle('own', ids.slice(0, 1), { kind: 'ack' })
+  await store.settle(token, ids.slice(1, 3), { kind: 'dead', reason: 'r' })
+  await store.settle(token, ids.slice(3), { kind: 'retry', afterMs: 0, reason: 'r' })
+  expect([await store.redrive(ids[1]!), await store.discard(ids[2]!)]).toEqual([1, 1])
+  expect(await store.claim(9, { token: undefined })).toMatchObject({ items: { length: 5 } })
+  expect(await store.counts()).toEqual({ in: 7, out: 6, discarded: 1 })
+  expect([await store.pause('pause'), await store.remove()]).toEqual(['done', 'removed'])
+  expect(await keysOf(store.redis, store.namespace)).toEqual([])
 })
