@@ -1,0 +1,52 @@
+/**
+ * What a claimed item costs: claims of 100, one after the other, until 10,000 are held. Redis' own time is that of its
+ * EVALSHA calls in INFO commandstats; nothing else runs meanwhile. Acknowledged afterwards, outside the figures.
+ */
+import { Redis } from 'ioredis'
+import { busbar } from '../../dist/index.js'
+import { definition, queueName } from '../harness/queue.mjs'
+
+const claims = 100
+const max = 100
+
+export async function open({ redis, count }) {
+  const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
+  const queue = bus.queue(queueName, definition)
+  const control = new Redis({ host: redis.host, port: redis.port })
+  await queue.info() // connects
+
+  return {
+    async work() {
+      await control.config('RESETSTAT')
+      const startedAt = performance.now()
+      const leases = []
+      for (let n = 0; n < claims; n += 1) leases.push(await queue.claim({ max }))
+      const wallMs = performance.now() - startedAt
+      const redisMicros = await evalshaMicros(control)
+
+      const items = leases.flatMap((lease) => lease.items)
+      for (const lease of leases) await lease.ack()
+      const figures = { redisMicros: redisMicros / items.length, wallMicros: (wallMs * 1000) / items.length }
+      return { ...figures, problems: await problems(queue, items, count) }
+    },
+    async close() {
+      await bus.close()
+      await control.quit()
+    },
+  }
+}
+
+async function evalshaMicros(control) {
+  const stats = await control.info('commandstats')
+  return Number(/^cmdstat_evalsha:.*?\busec=(\d+)/m.exec(stats)[1])
+}
+
+async function problems(queue, items, count) {
+  const different = new Set(items.map(({ data }) => data.i)).size
+  const { waiting, held } = await queue.info()
+  return [
+    ...(different === items.length ? [] : [`${items.length - different} items were claimed again`]),
+    ...(items.length === claims * max ? [] : [`${items.length} of ${claims * max} items claimed`]),
+    ...(waiting === count - different && held === 0 ? [] : [`${waiting} waiting and ${held} held of ${count}`]),
+  ]
+}
