@@ -168,4 +168,4 @@ function checkFloor({ floors, problems }, contender, value, yardstick) {
 }
 
 const perSecond = (value) => `${Math.round(value).toLocaleString('en')}/s`
-const micros = (value) => `${value.toPrecision(3)} µs`
+const micros = (value) => `${value < 100 ? value.toPrecision(3) : value.toFixed(0)} µs`
