@@ -4,7 +4,7 @@ export const queueName = 'bench'
 export const definition = { match: 'order.*', lease: '30s' }
 
 /** Items that wait or are held. */
-export async function left(queue) {
-  const { waiting, later, held } = await queue.info()
+export async function left(bus) {
+  const { waiting, later, held } = await bus.queues.get(queueName)
   return waiting + later + held
 }

@@ -9,7 +9,8 @@ const timeoutMs = 60_000
 
 export async function open({ redis, queues: count, warmMs, measureMs }) {
   const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
-  const queues = Array.from({ length: count }, (_, n) => bus.queue(`bench-${n}`, definition))
+  const names = Array.from({ length: count }, (_, n) => `bench-${n}`)
+  for (const name of names) bus.queue(name, definition)
   await bus.run({ signals: false })
   const nextEvent = eventSource()
   const tenantOf = tenantSource()
@@ -17,7 +18,7 @@ export async function open({ redis, queues: count, warmMs, measureMs }) {
     const { key, data } = nextEvent(i)
     return bus.publish('order.paid', data, { tenant: tenantOf(i), key })
   }
-  const accepted = () => Promise.all(queues.map(async (queue) => (await queue.info()).waiting))
+  const accepted = () => Promise.all(names.map(async (name) => (await bus.queues.get(name)).waiting))
 
   async function through(published) {
     const deadline = Date.now() + timeoutMs

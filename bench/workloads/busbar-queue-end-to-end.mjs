@@ -18,7 +18,7 @@ export async function open({ redis, warmMs, measureMs }) {
     return bus.publish('order.paid', data, { tenant: tenantOf(i), key })
   }
   return {
-    work: () => measureEndToEnd({ once, publish, left: () => left(queue), warmMs, measureMs }),
+    work: () => measureEndToEnd({ once, publish, left: () => left(bus), warmMs, measureMs }),
     close: () => bus.close(),
   }
 }

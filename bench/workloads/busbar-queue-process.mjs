@@ -11,5 +11,5 @@ export async function open({ redis, count }) {
   queue.work(async ({ data }) => once.saw(data), { concurrency: 100 })
   await bus.topics() // connects
   const start = () => bus.run({ signals: false })
-  return { work: () => measureDrain({ once, count, start, left: () => left(queue) }), close: () => bus.close() }
+  return { work: () => measureDrain({ once, count, start, left: () => left(bus) }), close: () => bus.close() }
 }

@@ -14,7 +14,7 @@ export async function open({ redis, waiting, quiet }) {
       meter.run({
         start: () => bus.run({ signals: false }),
         publish: ({ key, data }) => bus.publish('order.paid', data, { tenant: 'quiet', key }),
-        left: () => left(queue),
+        left: () => left(bus),
       }),
     close: () => bus.close(),
   }

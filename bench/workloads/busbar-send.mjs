@@ -15,7 +15,7 @@ export async function open({ redis, tenants, tenant }) {
       const { key, data } = nextEvent(i)
       return queue.send(data, { tenant: tenantOf(i), key })
     },
-    stored: async () => (await queue.info()).waiting,
+    stored: async () => (await bus.queues.get(queueName)).waiting,
     close: () => bus.close(),
   }
 }

@@ -22,16 +22,16 @@ export async function open({ redis, max, items: count }) {
       await fill(queue, count)
       const items = []
       while (items.length < count) {
-        const lease = await queue.claim({ max, wait: '1s' })
+        const lease = await queue.claim({ max })
         if (lease.items.length === 0) throw new Error(`nothing to claim after ${items.length} items`)
         items.push(...lease.items)
         await lease.ack()
       }
       const { windows, exact } = countExactWindows(
-        items.map(({ tenant }) => tenant),
+        items.map(({ event }) => event.tenant),
         weights,
       )
-      const different = new Set(items.map(({ data }) => data.i)).size
+      const different = new Set(items.map(({ event }) => event.data.i)).size
       return {
         windows,
         exact,
