@@ -12,6 +12,7 @@ import { row } from '../harness/report.mjs'
 const scenario = 'queue'
 const fanOutQueues = 16
 const itemsPerLane = 10 // 1,000,000 items on 100,000 lanes
+const itemsPerClaim = 100 // what a worker with concurrency 100 asks for
 const few = { tenants: 10, count: 10_000 }
 
 export async function run(run) {
@@ -147,5 +148,5 @@ const claiming = (name, { tenants, count }) => ({
   workload: 'busbar-claim-cost.mjs',
   fill: sent('', count, { tenants }),
   figure: 'redisMicros',
-  options: { count },
+  options: { count, max: itemsPerClaim },
 })

@@ -1,15 +1,15 @@
 /**
- * What a claimed item costs: claims of 100, one after the other, until 10,000 are held. Redis' own time is that of its
+ * What a claimed item costs: claims of `max`, one after the other, until 10,000 are held. Redis' own time is that of its
  * scripts in INFO commandstats; the bus does not run, so nothing else does. Acknowledged afterwards, outside the figures.
  */
 import { Redis } from 'ioredis'
 import { busbar } from '../../dist/index.js'
 import { definition, queueName } from '../harness/queue.mjs'
 
-const claims = 100
-const max = 100
+const claimed = 10_000
 
-export async function open({ redis, count }) {
+/** @param {{ count: number, max: number }} options  items waiting, and per claim */
+export async function open({ redis, count, max }) {
   const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
   const queue = bus.queue(queueName, definition)
   const control = new Redis({ host: redis.host, port: redis.port })
@@ -20,7 +20,7 @@ export async function open({ redis, count }) {
       await control.config('RESETSTAT')
       const startedAt = performance.now()
       const leases = []
-      for (let n = 0; n < claims; n += 1) leases.push(await queue.claim({ max }))
+      for (let n = 0; n < claimed; n += max) leases.push(await queue.claim({ max }))
       const wallMs = performance.now() - startedAt
       const redisMicros = await scriptMicros(control)
 
@@ -48,7 +48,7 @@ async function problems(bus, items, count) {
   const { waiting, held } = await bus.queues.get(queueName)
   return [
     ...(different === items.length ? [] : [`${items.length - different} items were claimed again`]),
-    ...(items.length === claims * max ? [] : [`${items.length} of ${claims * max} items claimed`]),
+    ...(items.length === claimed ? [] : [`${items.length} of ${claimed} items claimed`]),
     ...(waiting === count - different && held === 0 ? [] : [`${waiting} waiting and ${held} held of ${count}`]),
   ]
 }
