@@ -1,11 +1,11 @@
 #!lua
 -- Make a store, or bring the one there is to a newer definition.
 --
--- ARGV[6] its_revision  of the definition
--- ARGV[7] its_born      revision of the subscription's creation
--- ARGV[8] attempts      how often an item is tried; 0: for ever
--- ARGV[9] partitions    how many `applied` follow
--- ARGV[10…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
+-- ARGV[5] its_revision  of the definition
+-- ARGV[6] its_born      revision of the subscription's creation
+-- ARGV[7] attempts      how often an item is tried; 0: for ever
+-- ARGV[8] partitions    how many `applied` follow
+-- ARGV[9…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
 --
 -- Replies {'made'}                there was none
 --         {'raised'}              attempts and weights are those of this definition now
@@ -13,19 +13,19 @@
 --         {'left'}                one is left of an earlier subscription of that name, or a part of it: it has to be removed first;
 --                                 nothing written
 
-local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local its_revision, its_born, attempts, partitions = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
 if born and its_born > born then return {'left'} end
 -- Of a removal that has begun, one of these is there until its last step.
-if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle) > 0 then
+if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, waiting) > 0 then
   return {'left'}
 end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
 
 local names, weighed = {}, {}
-for at = 10 + partitions, #ARGV, 2 do
+for at = 9 + partitions, #ARGV, 2 do
   names[#names + 1] = ARGV[at]
   weighed[ARGV[at]] = ARGV[at + 1]
 end
@@ -41,13 +41,13 @@ for _, lane in ipairs(touched) do
   -- The rest of a turn that was begun under another weight.
   lane.credit = 0
 end
-redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
+redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[5], 'born', ARGV[6],
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0)
 if is_new then
-  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[10 + partition]) end
+  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[9 + partition]) end
 end
 save()
 local ready = 0
-for _, lane in ipairs(touched) do if gives(lane) then ready = ready + lane.waiting end end
+for _, lane in ipairs(touched) do if gives(lane) then ready = ready + waits_in(lane) end end
 wake_idle(math.min(ready, 1000))
 return is_new and {'made'} or {'raised'}

@@ -1,10 +1,12 @@
 /** A lane's record as the scripts pack it: store.part.lua says what stands where. */
 
 export interface LaneRecord {
-  waiting: number
+  /** Place of the next item without a priority, and of the next one to come. */
+  head: number
+  tail: number
   /** Of what waits. */
   bytes: number
-  /** Of those that wait, the ones with a priority. */
+  /** Those that wait and have a priority. */
   ranked: number
   /** Waiting for a time: delayed, or to be tried again. */
   later: number
@@ -21,7 +23,8 @@ export interface LaneRecord {
 
 /** In this order, eight bytes each. */
 const fields: readonly (keyof LaneRecord)[] = [
-  'waiting',
+  'head',
+  'tail',
   'bytes',
   'ranked',
   'later',
@@ -34,6 +37,9 @@ const fields: readonly (keyof LaneRecord)[] = [
 ]
 
 export function readRecord(packed: Buffer): LaneRecord {
-  const numbers = fields.map((name, i) => [name, Number(packed.readBigUInt64BE(8 * i))])
+  const numbers = fields.map((name, i) => [name, Number(packed.readBigInt64BE(8 * i))])
   return Object.fromEntries(numbers) as unknown as LaneRecord
 }
+
+/** How many items wait in the lane. */
+export const waitingIn = ({ head, tail, ranked }: LaneRecord): number => tail - head + ranked

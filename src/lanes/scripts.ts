@@ -30,10 +30,10 @@ const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.dead,
   keys.deadOrder,
   keys.idle,
+  keys.waiting,
 ]
 const storeArgs = ({ keys, nowMs }: StoreInput): ScriptArg[] => [
   nowMs ?? '',
-  keys.lanePrefix,
   keys.rankedPrefix,
   keys.heldPrefix,
   keys.laneWake,

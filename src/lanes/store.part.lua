@@ -13,11 +13,11 @@
 -- KEYS[9] dead         hash  item id -> "<ms>\30<reason>\30<item>"
 -- KEYS[10] dead_order  zset  item id -> ms at which it became a dead letter
 -- KEYS[11] idle        zset  who waits for work -> ms since when
+-- KEYS[12] waiting     hash  lane .. ' ' .. place -> item; a lane's places go from its head to before its tail
 -- ARGV[1] now            ms; '' means the server's clock (tests pass a number)
--- ARGV[2] lane_prefix    .. lane: list, the waiting items of the lane, next one first
--- ARGV[3] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
--- ARGV[4] held_prefix    .. token: hash, item id -> item
--- ARGV[5] wake           channel on which the idle hear their names
+-- ARGV[2] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
+-- ARGV[3] held_prefix    .. token: hash, item id -> item
+-- ARGV[4] wake           channel on which the idle hear their names
 --
 -- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>".
 -- It moves whole. Its attempts are those that have ended; a held item is in one more.
@@ -27,9 +27,9 @@
 
 local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local later, later_items, leases, holders = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local dead, dead_order, idle = KEYS[9], KEYS[10], KEYS[11]
-local now, lane_prefix, ranked_prefix, held_prefix, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local format, match, sub = string.format, string.match, string.sub
+local dead, dead_order, idle, waiting = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local now, ranked_prefix, held_prefix, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local format, match, find, sub, byte = string.format, string.match, string.find, string.sub, string.byte
 
 local most_dead = 10000
 -- Whoever waits asks again every second; who has not for this long is gone.
@@ -37,8 +37,9 @@ local idle_ms = 3000
 -- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
 -- up to 100 are whole numbers still (below 2^53).
 local class = 2 ^ 46
--- 80 bytes: a hash with a value of more than 64 is a table from its first field on, and its cost does not grow with its lanes.
-local record_format = '>I8I8I8I8I8I8I8I8I8I8'
+-- head, tail, bytes, ranked, later, held, dead, entered, left, not_before, credit. These are 88 bytes: a hash with a value of more
+-- than 64 is a table from its first field on, and its cost does not grow with its lanes.
+local record_format = '>i8i8i8i8i8i8i8i8i8i8i8'
 
 if not now then
   local time = redis.call('TIME')
@@ -50,12 +51,14 @@ local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or
 local last_turn, is_weighted, born = tonumber(known[4] or 0), known[5] == '1', tonumber(known[6])
 
 local long_name = string.rep('-', 65)
-local no_record = struct.pack(record_format, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+local no_record = struct.pack(record_format, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local loaded, touched, counted = {}, {}, {}
 
 local function count(name, by) counted[name] = (counted[name] or 0) + by end
 
-local function gives(lane) return lane.waiting > 0 and lane.weight > 0 and lane.not_before == 0 end
+local function waits_in(lane) return lane.tail - lane.head + lane.ranked end
+
+local function gives(lane) return lane.tail - lane.head + lane.ranked > 0 and lane.weight > 0 and lane.not_before == 0 end
 
 -- At most 1,000 names.
 local function load_lanes(names)
@@ -71,13 +74,13 @@ local function load_lanes(names)
   local records = redis.call('HMGET', lanes, unpack(missing))
   local weighed = is_weighted and redis.call('HMGET', weights, unpack(missing)) or {}
   for i = 1, #missing do
-    local waiting, bytes, ranked, later_ones, held, dead_ones, entered, left, not_before, credit =
+    local head, tail, bytes, ranked, later_ones, held, dead_ones, entered, left, not_before, credit =
       struct.unpack(record_format, records[i] or no_record)
+    -- 16 fields, all of them here: one more, or one later, doubles what a lane costs.
     local lane = {
-      name = missing[i], weight = tonumber(weighed[i] or 1), is_stored = records[i] and true,
-      waiting = waiting, bytes = bytes, ranked = ranked, later = later_ones, held = held, dead = dead_ones,
-      entered = entered, left = left, not_before = not_before, credit = credit,
-      gave = false, turn = false, planned = 0, had_credit = 0,
+      name = missing[i], weight = tonumber(weighed[i] or 1), head = head, tail = tail, bytes = bytes, ranked = ranked,
+      later = later_ones, held = held, dead = dead_ones, entered = entered, left = left, not_before = not_before, credit = credit,
+      gave = false, turn = false, planned = 0,
     }
     lane.gave = gives(lane)
     loaded[lane.name] = lane
@@ -139,11 +142,11 @@ local function save()
   local records, gone = {}, {}
   for i = 1, #touched do
     local lane = touched[i]
-    if lane.waiting + lane.later + lane.held + lane.dead + lane.not_before > 0 then
+    if lane.tail - lane.head + lane.ranked + lane.later + lane.held + lane.dead + lane.not_before > 0 then
       records[#records + 1] = lane.name
-      records[#records + 1] = struct.pack(record_format, lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead,
-        lane.entered, lane.left, lane.not_before, lane.credit)
-    elseif lane.is_stored then
+      records[#records + 1] = struct.pack(record_format, lane.head, lane.tail, lane.bytes, lane.ranked, lane.later, lane.held,
+        lane.dead, lane.entered, lane.left, lane.not_before, lane.credit)
+    else
       gone[#gone + 1] = lane.name
     end
   end
@@ -164,7 +167,7 @@ end
 
 -- So many more wait in the lane, of so many bytes.
 local function waits(lane, items, bytes)
-  lane.waiting, lane.bytes = lane.waiting + items, lane.bytes + bytes
+  lane.bytes = lane.bytes + bytes
   count('waiting', items)
   count('bytes', bytes)
 end
@@ -176,13 +179,17 @@ local function line_up(lane, items, at_head)
     local item = items[at_head and #items + 1 - i or i]
     local priority = tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ (%-?%d+) '))
     bytes = bytes + #item
-    if priority == 0 then
-      plain[#plain + 1] = item
-    else
+    if priority ~= 0 then
       ranked[#ranked + 1], ranked[#ranked + 2] = place_of(priority, at_head), item
+    elseif at_head then
+      lane.head = lane.head - 1
+      plain[#plain + 1], plain[#plain + 2] = lane.name .. ' ' .. lane.head, item
+    else
+      plain[#plain + 1], plain[#plain + 2] = lane.name .. ' ' .. lane.tail, item
+      lane.tail = lane.tail + 1
     end
   end
-  in_pieces(at_head and 'LPUSH' or 'RPUSH', lane_prefix .. lane.name, plain)
+  in_pieces('HSET', waiting, plain)
   in_pieces('ZADD', ranked_prefix .. lane.name, ranked)
   lane.ranked = lane.ranked + #ranked / 2
   waits(lane, #items, bytes)

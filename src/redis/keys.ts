@@ -50,9 +50,9 @@ export interface LaneKeys {
   readonly dead: string
   readonly deadOrder: string
   readonly idle: string
+  readonly waiting: string
   readonly remembered: string
   readonly forget: string
-  readonly lanePrefix: string
   readonly rankedPrefix: string
   readonly heldPrefix: string
   readonly laneWake: string
@@ -136,7 +136,7 @@ export const keyTable = {
     'Last flush of each sending process; idempotency key (hashed) → first answer.',
   ],
   forget: ['zset', 'an hour, 24 hours', 'Field of remembered → when it is forgotten.'],
-  lane: ['list', 'until empty', 'The waiting items of one tenant, next one first.'],
+  waiting: ['hash', 'until empty', 'Lane and place → the item that waits there.'],
   ranked: ['zset', 'until empty', 'The waiting items of one tenant that have a priority, by their place.'],
   held: ['hash', 'until settled or lapsed', 'Item id → item, of one lease.'],
   laneWake: ['channel', 'no storage', 'Hint: the named ones may claim.'],
@@ -226,9 +226,9 @@ export function queueKeys(ns: string, name: string): LaneKeys {
     dead: `${base}:dead`,
     deadOrder: `${base}:deadOrder`,
     idle: `${base}:idle`,
+    waiting: `${base}:waiting`,
     remembered: `${base}:remembered`,
     forget: `${base}:forget`,
-    lanePrefix: `${base}:lane:`,
     rankedPrefix: `${base}:ranked:`,
     heldPrefix: `${base}:held:`,
     laneWake: `${base}:wake`,
@@ -298,9 +298,9 @@ function groupKeyOf(ns: string, key: string): KeyName | undefined {
 const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'holders'],
-  ...['dead', 'deadOrder', 'idle', 'remembered', 'forget'],
+  ...['dead', 'deadOrder', 'idle', 'waiting', 'remembered', 'forget'],
 ]
-const queueKeyPrefixes: readonly string[] = ['lane', 'ranked', 'held']
+const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
 
 function queueKeyOf(ns: string, key: string): KeyName | undefined {
   const [, itsNs, name = '', of] = queueKeyShape.exec(key) ?? []

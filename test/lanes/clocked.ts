@@ -1,7 +1,7 @@
 /** A store whose clock only the test moves, and short words for what is done to it. */
 import { expect } from 'vitest'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
-import { readRecord } from '../../src/lanes/record.ts'
+import { readRecord, waitingIn } from '../../src/lanes/record.ts'
 import {
   acceptScript,
   type ClaimInput,
@@ -123,7 +123,9 @@ export async function clockedStore({ attempts = 3, ...options }: TestStoreOption
     },
     record: async (lane: string) => {
       const record = await redis.hgetBuffer(keys.lanes, lane)
-      return record ? readRecord(record) : undefined
+      if (!record) return undefined
+      const { head: _, tail: __, ...facts } = readRecord(record)
+      return { ...facts, waiting: waitingIn(readRecord(record)) }
     },
     stored: () => storedIn({ redis, keys }),
     /** Hears the hints from now on; answers what was said so far: a message of our own comes after all of them. */

@@ -281,7 +281,7 @@ class Walk {
 
   /** The store holds what the reference holds, and its counts are what can be counted. */
   async check(): Promise<void> {
-    const { records, letters, store, ...stored } = await storedIn(this.#store)
+    const { records, letters, store, places, ...stored } = await storedIn(this.#store)
     expect(stored).toEqual(expectedOf(this.#reference))
     const { waiting, held, counts, later, dead } = this.#reference
     expect(counted(store)).toEqual({ ...counts, waiting, held, bytes: bytesOf(stored.waiting) })
@@ -311,6 +311,10 @@ class Walk {
       expect(entered - left).toBe(works.length + inLater + inHeld + inDead)
     }
     expect(letters).toHaveLength(dead.size)
+    const plain = Object.values(stored.waiting)
+      .flat()
+      .filter(({ priority }) => priority === 0)
+    expect(places).toBe(plain.length)
   }
 }
 
@@ -361,16 +365,12 @@ function planting(line: string, bug: string): Plant {
 }
 
 const bugs: [what: string, line: string, bug: string][] = [
-  [
-    'a lane is put in line when its list was empty',
-    'lane.gave = records[i] and true, gives(lane)',
-    'lane.gave = records[i] and true, lane.waiting > 0',
-  ],
+  ['a lane is put in line when its list was empty', 'lane.gave = gives(lane)', 'lane.gave = waits_in(lane) > 0'],
   ['a drained lane keeps its place', 'if lane.gave then out[#out + 1] = lane.name end', ''],
   ['a lane that was served keeps its number', 'lane.credit, lane.turn = 0, next_turn()', 'lane.credit = 0'],
   ['the rest of a turn is forgotten', 'lane.credit = turn - given', 'lane.credit = 0'],
   ['a lapsed lease is no attempt', 'attempts = tonumber(attempts) + 1', 'attempts = tonumber(attempts)'],
-  ['what is handed back goes to the end', "at_head and 'LPUSH' or 'RPUSH'", "'RPUSH'"],
+  ['what is handed back goes to the end', 'elseif at_head then', 'elseif false then'],
   ['an accept is applied twice', 'if applied < first or is_new(item) then', 'if true then'],
   ['a stale settle counts', 'if #held > 0 then', "if outcome == 'ack' then count('out', 1) end if #held > 0 then"],
 ]

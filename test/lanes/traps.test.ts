@@ -134,10 +134,9 @@ test('keys-declared: a script touches the keys that it was given, and those that
   })
   await everyScript(store)
   await expect.poll(() => touched.some(([name, key]) => name === 'UNLINK' && key === store.keys.turns)).toBe(true)
-  const { lanePrefix, rankedPrefix, heldPrefix, ...whole } = store.keys
+  const { rankedPrefix, heldPrefix, ...whole } = store.keys
   const known = new Set<string>(Object.values(whole))
-  const isKnown = (key: string) =>
-    known.has(key) || [lanePrefix, rankedPrefix, heldPrefix].some((prefix) => key.startsWith(prefix))
+  const isKnown = (key: string) => known.has(key) || [rankedPrefix, heldPrefix].some((prefix) => key.startsWith(prefix))
   expect(touched.length).toBeGreaterThan(100)
   expect(touched.filter((command) => !keysIn(command).every(isKnown))).toEqual([])
   const tags = touched.flatMap(keysIn).map((key) => /\{([^}]*)\}/.exec(key)?.[1])

@@ -304,7 +304,6 @@ describe('keys', () => {
     dead: [ofProcessor.dead, ofQueue.dead],
     deadOrder: [ofProcessor.deadOrder, ofQueue.deadOrder],
     shelf: `${ofProcessor.shelfPrefix}<sha1>`,
-    lane: `${ofQueue.lanePrefix}<tenant>`,
     ranked: `${ofQueue.rankedPrefix}<tenant>`,
     held: `${ofQueue.heldPrefix}<token>`,
     topicWake: topicWakeChannel('<ns>', '<topic>'),
@@ -330,7 +329,7 @@ describe('keys', () => {
       spelled.oncePrefix,
       `${spelled.log}:x`,
       spelled.log.replace('<ns>', 'x'),
-      ...[`${ofQueue.store}:x`, `${ofQueue.store}-x`, ofQueue.lanePrefix, `${ofQueue.heldPrefix}x:y`],
+      ...[`${ofQueue.store}:x`, `${ofQueue.store}-x`, ofQueue.rankedPrefix, `${ofQueue.heldPrefix}x:y`],
       ofQueue.store.replace('<ns>', 'x'),
     ])
       expect(recognise(key), key).toBeUndefined()
