@@ -10,7 +10,7 @@
  */
 import { BusbarError, shown } from '../errors.ts'
 import { type Definition, writeDefinition } from './definition.ts'
-import type { PutReply, Removal, RemoveReply } from './scripts.ts'
+import type { PutReply, Removal, RemoveReply, Start } from './scripts.ts'
 import type { RoutedSink, Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
@@ -19,8 +19,8 @@ export type From = 'now' | 'beginning' | number | Date
 
 export interface ChangeContext {
   readonly sinks: Sinks
-  startOf(from: From): Promise<readonly number[]>
-  put(input: { name: string; definition: string; force: boolean; start: readonly number[] }): Promise<PutReply>
+  startsOf(from: From): Promise<readonly Start[]>
+  put(input: { name: string; definition: string; force: boolean; starts: readonly Start[] }): Promise<PutReply>
   remove(name: string): Promise<RemoveReply>
   removed(name: string, mark: string): Promise<unknown>
   pause(ms: number): Promise<void>
@@ -44,9 +44,9 @@ export async function putSubscription(
 ): Promise<Put> {
   const { name, kind, match, options } = definition
   const sink = sinkOf(context.sinks, kind)
-  const start = await context.startOf(from)
+  const starts = await context.startsOf(from)
   for (;;) {
-    const reply = await context.put({ name, definition: writeDefinition(definition), force, start })
+    const reply = await context.put({ name, definition: writeDefinition(definition), force, starts })
     if (reply.kind === 'elsewhere')
       throw BusbarError.of('SUBSCRIPTION_CHANGED_ELSEWHERE', { name: shown(name), minutes: guardMs / 60_000 })
     if (reply.kind === 'removing') {

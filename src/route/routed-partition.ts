@@ -135,7 +135,7 @@ export class RoutedPartition {
   /** Retention is told how far everyone is, now and then; when there is no subscription it need not keep anything. */
   async moveHold(): Promise<void> {
     if (this.#state !== 'routing') return
-    if (this.#context.table.size > 0) await this.#hold.place(this.#own.lowest(this.#main))
+    if (this.#context.table.wanting > 0) await this.#hold.place(this.#own.lowest(this.#main))
     else if (this.#hold.isPlaced) await this.#hold.drop()
   }
 
@@ -165,7 +165,7 @@ export class RoutedPartition {
     const { table, load } = this.#context
     await load(this)
     if (this.#state !== 'routing') return
-    if (table.size > 0) await this.#hold.place(this.#own.lowest(this.#main))
+    if (table.wanting > 0) await this.#hold.place(this.#own.lowest(this.#main))
     else await this.#hold.drop()
   }
 
@@ -179,7 +179,7 @@ export class RoutedPartition {
   }
 
   get #riders(): number {
-    return this.#context.table.size - this.#own.size
+    return this.#context.table.wanting - this.#own.size
   }
 
   /** Who is exactly where main is rides from here on. When nobody rides, main is wherever the foremost is. */

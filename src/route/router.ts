@@ -84,7 +84,7 @@ export class Router implements Keeper {
   isIdleUpTo(lasts: readonly number[]): boolean {
     if (!this.#running) return true
     const { routing } = this.#running
-    if (routing.table.size === 0) return true
+    if (routing.table.wanting === 0) return true
     return [...routing.runs.values()].every((run) => run.isIdle && run.main >= lasts[run.partition]!)
   }
 

@@ -15,7 +15,13 @@ interface PutInput {
   definition: string
   force: boolean
   guardMs: number
-  start: readonly number[]
+  starts: readonly Start[]
+}
+
+/** Of a partition: where a new subscription begins, and how far the log reaches. */
+export interface Start {
+  at: number
+  last: number
 }
 
 /** A store that is being taken away; `text` as it is stored. */
@@ -45,14 +51,14 @@ export const putScript = defineScript({
     keys.replaced,
     keys.removing,
   ],
-  args: ({ keys, nowUs, name, definition, force, guardMs, start }) => [
+  args: ({ keys, nowUs, name, definition, force, guardMs, starts }) => [
     nowUs ?? '',
     keys.groupWake,
     name,
     definition,
     force ? 'force' : '',
     guardMs,
-    ...start,
+    ...starts.flatMap(({ at, last }) => [at, last]),
   ],
   reply: (raw: RawPut): PutReply => {
     if (raw[0] === 'elsewhere') return { kind: raw[0] }

@@ -13,7 +13,7 @@ import type { Clock } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
 import { type ChangeContext, type From, guardMs, type Put, putSubscription, removeSubscription } from './change.ts'
 import { type Definition, readSubscription } from './definition.ts'
-import { putScript, removedScript, removeScript } from './scripts.ts'
+import { putScript, removedScript, removeScript, type Start } from './scripts.ts'
 import type { Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
@@ -135,7 +135,7 @@ export class Subscriptions implements SubscriptionsView {
     const nowUs = () => clock.serverUs?.()
     return {
       sinks,
-      startOf: (from) => this.#read((redis, namespace) => startOf(redis, namespace, from)),
+      startsOf: (from) => this.#read((redis, namespace) => startsOf(redis, namespace, from)),
       put: (input) =>
         this.#read((redis, namespace) =>
           runScript(redis, putScript, { ...input, keys: routeKeys(namespace.name), nowUs: nowUs(), guardMs }),
@@ -165,10 +165,8 @@ const factsOf = ({ name, kind, match, options, revision }: Subscription): Subscr
   ...{ options, revision },
 })
 
-async function startOf(redis: Redis, namespace: Namespace, from: From): Promise<number[]> {
+async function startsOf(redis: Redis, namespace: Namespace, from: From): Promise<Start[]> {
+  const above = from === 'now' ? Number.POSITIVE_INFINITY : from === 'beginning' ? 0 : seqBefore(from)
   const lasts = await readLasts(redis, namespace)
-  if (from === 'now') return lasts
-  if (from === 'beginning') return lasts.map(() => 0)
-  const seq = seqBefore(from)
-  return lasts.map((last) => Math.min(last, seq))
+  return lasts.map((last) => ({ at: Math.min(last, above), last }))
 }

@@ -11,7 +11,7 @@ import type { Entry } from '../../src/log/entry.ts'
 import type { LogHint } from '../../src/log/hint.ts'
 import type { RawPage } from '../../src/log/read.ts'
 import { readSubscription } from '../../src/route/definition.ts'
-import type { Committed, Loaded, OwnPlace, PutReply, RemoveReply, SaidRoute } from '../../src/route/scripts.ts'
+import type { Committed, Loaded, OwnPlace, PutReply, RemoveReply, SaidRoute, Start } from '../../src/route/scripts.ts'
 import type { Accepted, Delivery, Subscription } from '../../src/route/sink.ts'
 
 export const partitions = 2
@@ -31,7 +31,7 @@ export interface Life {
   name: string
   start: readonly number[]
   /** Each with the step at which the caller had its answer. */
-  revisions: { revision: number; match: string; answeredAt: number }[]
+  revisions: { revision: number; match: string | null; answeredAt: number }[]
 }
 
 interface Store {
@@ -106,11 +106,15 @@ export class World {
   }
 
   // put.lua
-  put(name: string, definition: string, start: readonly number[]): PutReply {
+  put(name: string, definition: string, starts: readonly Start[]): PutReply {
     const removal = this.#removalOf(name)
     if (removal) return { kind: 'removing', removal }
     const stored = this.#subscriptionOf(name)
-    const seqs = start.map((seq, p) => (stored ? (this.#own.get(`${p} ${name}`)?.seq ?? this.#main(p)) : seq))
+    const seqs = starts.map(({ at: start, last }, p) => {
+      if (!stored) return start
+      const at = this.#own.get(`${p} ${name}`)?.seq ?? this.#main(p)
+      return stored.match === null ? Math.max(at, last) : at
+    })
     if (stored && this.#definitions.get(name)!.text === definition)
       return { kind: 'same', revision: stored.revision, born: stored.born, seqs }
     const revision = ++this.#revision
@@ -118,10 +122,12 @@ export class World {
     const subscription = readSubscription(name, `${revision} ${born} ${definition}`)
     this.#definitions.set(name, { text: definition, subscription })
     this.#changes.set(name, revision)
-    if (stored || this.bug !== 'created-just-ride')
-      for (const [p, seq] of seqs.entries()) this.#own.set(`${p} ${name}`, { seq, revision })
-    if (!stored) this.lives.set(born, { name, start, revisions: [] })
-    const match = subscription.match as string
+    for (const [p, seq] of seqs.entries()) {
+      if (subscription.match === null) this.#own.delete(`${p} ${name}`)
+      else if (stored || this.bug !== 'created-just-ride') this.#own.set(`${p} ${name}`, { seq, revision })
+    }
+    if (!stored) this.lives.set(born, { name, start: seqs, revisions: [] })
+    const match = subscription.match as string | null
     this.lives.get(born)!.revisions.push({ revision, match, answeredAt: Number.POSITIVE_INFINITY })
     return { kind: stored ? 'changed' : 'created', revision, born, seqs }
   }

@@ -37,7 +37,7 @@ interface Router {
 
 const silent: Telemetry = { emit: () => undefined, listen: () => undefined, counts: () => new Map() }
 const types = ['a', 'b'] as const
-const patterns = ['a', 'b', '>'] as const
+const patterns = ['a', 'b', '>', 'a', 'b', '>', null] as const
 const names = ['q', 'r'] as const
 const entriesPerPage = 3
 /** Routers have numbers below, clients from here on. */
@@ -264,17 +264,17 @@ export class Schedule {
     const { world } = this
     return {
       sinks: { queue: this.#sink(id) },
-      startOf: (from) =>
+      startsOf: (from) =>
         this.#call(
           id,
           () => 'lasts',
-          () => world.log.map((_, p) => (from === 'now' ? world.last(p) : 0)),
+          () => world.log.map((_, p) => ({ at: from === 'now' ? world.last(p) : 0, last: world.last(p) })),
         ),
-      put: ({ name, definition, start }) =>
+      put: ({ name, definition, starts }) =>
         this.#call(
           id,
           () => `put ${name}`,
-          () => world.put(name, definition, start),
+          () => world.put(name, definition, starts),
         ),
       remove: (name) =>
         this.#call(
@@ -435,7 +435,7 @@ export class Schedule {
     if (this.#clients.size > 0 || !world.isSettled) return false
     return world.owners.every(({ router }, p) => {
       const { routing } = this.#routers.find(({ id }) => id === router)!
-      if (routing.table.size === 0) return world.registered.length === 0
+      if (routing.table.wanting === 0) return world.registered.every(({ match }) => match === null)
       const run = routing.runs.get(p)
       return (run?.isIdle && run.main >= world.last(p)) ?? false
     })

@@ -14,7 +14,7 @@ import {
 } from '../../src/route/scripts.ts'
 import { freshNamespace, plainRedis } from '../support/bus.ts'
 
-const definitionOf = (match: string) => writeDefinition({ kind: 'queue', match, options: {} })
+const definitionOf = (match: string | null) => writeDefinition({ kind: 'queue', match, options: {} })
 const guardMs = 600_000
 
 /** A registry of its own with two partitions, at a time that only the test moves. */
@@ -31,10 +31,10 @@ function registry() {
     pass: (ms: number) => {
       nowMs += ms
     },
-    put: (name: string, match: string, { start = [10, 20], force = false } = {}) =>
+    put: (name: string, match: string | null, { start = [10, 20], lasts = [10, 20], force = false } = {}) =>
       runScript(redis, putScript, {
         ...{ keys, nowUs: nowUs(), name, definition: definitionOf(match) },
-        ...{ force, guardMs, start },
+        ...{ force, guardMs, starts: start.map((at, p) => ({ at, last: lasts[p]! })) },
       }),
     remove: (name: string) => runScript(redis, removeScript, { keys, nowUs: nowUs(), name, partitions: 2 }),
     removed: (name: string, mark: string) => runScript(redis, removedScript, { keys, name, mark }),
@@ -93,6 +93,18 @@ describe('put', () => {
     expect(await put('q', 'a')).toMatchObject({ kind: 'same' })
     pass(guardMs)
     expect(await put('q', 'c')).toMatchObject({ kind: 'changed' })
+  })
+
+  test('one that matches nothing is nowhere, and begins with what comes next when that changes', async () => {
+    const { put, places, own, commit } = registry()
+    expect(await put('q', null)).toMatchObject({ kind: 'created', seqs: [10, 20] })
+    expect(await places()).toEqual({})
+    await own(0)
+    await commit({ partition: 0, epoch: 7, main: 50, places: [] })
+    expect(await put('q', 'a', { start: [0, 0], lasts: [40, 40] })).toMatchObject({ kind: 'changed', seqs: [50, 40] })
+    expect(await places()).toEqual({ '0 q': `50 ${first + 1}`, '1 q': `40 ${first + 1}` })
+    expect(await put('q', null, { force: true })).toMatchObject({ kind: 'changed', seqs: [50, 40] })
+    expect(await places()).toEqual({})
   })
 
   test('whoever waits for changes hears of it', async () => {
