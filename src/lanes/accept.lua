@@ -21,7 +21,10 @@ if its_revision < revision or its_born < born then return {'outdated', revision}
 
 local field = 'applied:' .. partition
 local applied = tonumber(redis.call('HGET', store, field) or 0)
-if applied >= last then return {'accepted', 0} end
+if applied >= last then
+  redis.call('HSET', store, 'revision', format('%.0f', its_revision))
+  return {'accepted', 0}
+end
 
 local groups, names, at = {}, {}, 11
 while at <= #argv do
@@ -30,7 +33,7 @@ while at <= #argv do
   names[#names + 1] = argv[at]
   at = at + 2 + size
 end
-load_lanes(names)
+load_all(names)
 
 local function is_new(item) return tonumber(match(item, '^%d+%-(%d+) ')) > applied end
 

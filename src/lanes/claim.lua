@@ -31,16 +31,17 @@ local written_now = format('%.0f', now)
 
 if token ~= '' and redis.call('EXISTS', held_key) == 1 then
   redis.call('ZADD', leases, now + lease_ms, token)
-  return {'claimed', revision, written_now, 0, -1, unpack(redis.call('HVALS', held_key))}
+  return {'claimed', revision, written_now, 0, -1, unpack(oldest_first(redis.call('HVALS', held_key)))}
 end
 
--- What a lapsed lease held goes back in line, or to the dead letters.
-local function release(lapsed)
+-- What a lapsed lease held is to go back in line, or goes to the dead letters.
+local function release(lapsed, back)
   local key = held_prefix .. lapsed
   local items = oldest_first(redis.call('HVALS', key))
   local claimed = match(redis.call('HGET', holders, lapsed) or '- - 0', '(%d+)$')
-  local back, ids = {}, {}
-  for i = 1, math.min(#items, pieces) do
+  local ids = {}
+  -- The youngest, if not all: what is left goes before them in the next call.
+  for i = math.max(1, #items - pieces + 1), #items do
     local item, id, attempts = tried(items[i], claimed)
     local lane = lane_of(lane_name_of(item))
     ids[#ids + 1], lane.held = id, lane.held - 1
@@ -50,9 +51,8 @@ local function release(lapsed)
       back[#back + 1] = item
     end
   end
-  put_back(back)
   count('held', -#ids)
-  pieces, brought_back = pieces - #ids, brought_back + #back
+  pieces = pieces - #ids
   if #ids > 0 then redis.call('HDEL', key, unpack(ids)) end
   if #ids == #items then
     redis.call('ZREM', leases, lapsed)
@@ -61,9 +61,12 @@ local function release(lapsed)
 end
 
 local function bring_back()
+  local back = {}
   for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
-    if pieces > 0 then release(lapsed) end
+    if pieces > 0 then release(lapsed, back) end
   end
+  put_back(back)
+  brought_back = #back
   if pieces == 0 then return end
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, pieces)
   if #due == 0 then return end
@@ -102,10 +105,11 @@ local function pop(lane, wanted)
   return items
 end
 
--- So many items of the lane that have not expired, with their ids.
+-- So many items of the lane that have not expired, with their ids; fewer when too many have. It is asked once, whatever the
+-- lanes before it have let go: who is in line gets its turn.
 local function take(lane, wanted)
   local items, ids = {}, {}
-  while #items < wanted and lane.waiting > 0 and pieces > 0 do
+  repeat
     local popped, bytes = pop(lane, wanted - #items), 0
     for i = 1, #popped do
       local item = popped[i]
@@ -120,7 +124,9 @@ local function take(lane, wanted)
       end
     end
     waits(lane, -#popped, -bytes)
-  end
+  until #items == wanted or lane.waiting == 0 or pieces <= 0
+  -- Nothing but expired ones so far: its turn is still to come.
+  if #items == 0 then lane.turn, lane.credit = nil, lane.had_credit end
   return {items = items, ids = ids, at = 0}
 end
 
@@ -156,7 +162,9 @@ save()
 
 -- What was brought back and is not given here is for the others.
 if brought_back > #given then wake_idle(math.min(brought_back - #given, 1000)) end
-if name ~= '' and #given < n then redis.call('ZADD', idle, now, name) end
+if name ~= '' then
+  if #given < n then redis.call('ZADD', idle, now, name) else redis.call('ZREM', idle, name) end
+end
 if paused then return {'paused', revision, written_now} end
 
 local due = -1

@@ -1,4 +1,4 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom,no-writes
 -- The items that would be claimed next, in order, without a change.
 --
 -- ARGV[6] n  how many, at most 1,000

@@ -6,7 +6,7 @@ local function plan(wanted)
   load_lanes(names)
   for i, lane_name in ipairs(names) do
     line[i] = loaded[lane_name]
-    line[i].planned = 0
+    line[i].planned, line[i].had_credit = 0, line[i].credit
   end
   local at = 1
   while #order < wanted and at <= #line do

@@ -8,19 +8,21 @@
 --
 -- Replies {'more'} or {'removed'}
 
+local remembered, forget = KEYS[12], KEYS[13]
 local its_revision, most = tonumber(ARGV[6]), tonumber(ARGV[7])
 if born and born > its_revision then return {'removed'} end
 redis.call('DEL', store)
 
-local names = redis.call('HSCAN', lanes, 0, 'COUNT', most)[2]
+-- Any so many of them: a scan that begins anew with every call finds nothing where the calls before it have cleared.
+local names = redis.call('HRANDFIELD', lanes, most)
 local tokens = redis.call('ZRANGE', leases, 0, most - 1)
-for i = 1, #names, 2 do
-  redis.call('UNLINK', lane_prefix .. names[i], ranked_prefix .. names[i])
-  redis.call('HDEL', lanes, names[i])
+for _, name in ipairs(names) do
+  redis.call('UNLINK', lane_prefix .. name, ranked_prefix .. name)
+  redis.call('HDEL', lanes, name)
 end
 for _, token in ipairs(tokens) do redis.call('UNLINK', held_prefix .. token) end
 if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
 if #names > 0 or #tokens > 0 then return {'more'} end
 
-redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, KEYS[12], KEYS[13])
+redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, remembered, forget)
 return {'removed'}

@@ -15,7 +15,8 @@
 --         {'late'}         a flush with a higher number has come already; nothing written
 --         {'gone'}         there is no such store
 
-local remembered, forget, argv = KEYS[12], KEYS[13], ARGV
+local argv = ARGV
+local remembered, forget = KEYS[12], KEYS[13]
 local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision then return {'gone'} end
@@ -45,8 +46,11 @@ end
 -- What an idempotency key was used for before, in this call or an earlier one.
 local function answered(once, fingerprint)
   if once == '' then return nil end
-  local stored = fresh[once] or redis.call('HGET', remembered, 'once:' .. once)
+  local field = 'once:' .. once
+  local stored = fresh[once] or redis.call('HGET', remembered, field)
   if not stored then return nil end
+  -- Over, and not swept yet.
+  if not fresh[once] and tonumber(redis.call('ZSCORE', forget, field)) <= now then return nil end
   local its_fingerprint, id = match(stored, '^(%S+) (%S+)$')
   return its_fingerprint == fingerprint and 'duplicate ' .. id or 'reused'
 end

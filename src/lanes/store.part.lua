@@ -230,8 +230,9 @@ local function bury(lane, id, item, reason)
   count('dropped', 1)
 end
 
--- So many items have become ready: as many of those that wait for work hear their names.
+-- So many items have become ready: as many of those that wait for work hear their names, unless nothing is given.
 local function wake_idle(ready)
+  if paused then return end
   local names = {}
   while #names < ready do
     local popped = redis.call('ZPOPMIN', idle, ready - #names)

@@ -295,7 +295,7 @@ function groupKeyOf(ns: string, key: string): KeyName | undefined {
   return shelfNs === ns ? (shelf as KeyName) : undefined
 }
 
-const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(:?)/
+const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'holders'],
   ...['dead', 'deadOrder', 'idle', 'remembered', 'forget'],
@@ -303,7 +303,7 @@ const queueKeyNames: readonly string[] = [
 const queueKeyPrefixes: readonly string[] = ['lane', 'ranked', 'held']
 
 function queueKeyOf(ns: string, key: string): KeyName | undefined {
-  const [, itsNs, name = '', more] = queueKeyShape.exec(key) ?? []
-  const names = more === ':' ? queueKeyPrefixes : queueKeyNames
+  const [, itsNs, name = '', of] = queueKeyShape.exec(key) ?? []
+  const names = of === undefined ? queueKeyNames : queueKeyPrefixes
   return itsNs === ns && names.includes(name) ? (name as KeyName) : undefined
 }

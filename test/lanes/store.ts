@@ -9,8 +9,15 @@ import type { ReferenceStore, Work } from './reference.ts'
 
 export type TestStore = Awaited<ReturnType<typeof testStore>>
 
-export async function testStore({ attempts = 3, partitions = 2 } = {}) {
-  const redis = plainRedis()
+export interface TestStoreOptions {
+  attempts?: number
+  partitions?: number
+  /** Of another server than the one that all tests share. */
+  url?: string
+}
+
+export async function testStore({ attempts = 3, partitions = 2, url }: TestStoreOptions = {}) {
+  const redis = plainRedis(url)
   const namespace = freshNamespace()
   const keys = queueKeys(namespace, 'mail')
   onTestFinished(async () => {
