@@ -35,7 +35,6 @@ interface Router {
   paused: boolean
 }
 
-const silent: Telemetry = { emit: () => undefined, listen: () => undefined, counts: () => new Map() }
 const types = ['a', 'b'] as const
 const patterns = ['a', 'b', '>', 'a', 'b', '>', null] as const
 const names = ['q', 'r'] as const
@@ -51,6 +50,13 @@ export interface ScheduleOptions {
 
 export class Schedule {
   readonly world: World
+  /** What routers said about themselves. */
+  readonly reports = new Set<string>()
+  readonly #telemetry: Telemetry = {
+    emit: (name, fields) => this.reports.add(fields?.problem === 'no answer' ? `${name}: no answer` : name),
+    listen: () => undefined,
+    counts: () => new Map(),
+  }
   readonly #random: (below: number) => number
   readonly #options: ScheduleOptions
   readonly #ops: Op[] = []
@@ -328,7 +334,7 @@ export class Schedule {
     const router: Router = {
       ...{ id, lasts: world.log.map(() => 0), waiters: new Set(), paused: false },
       routing: new Routing({
-        ...{ partitions, sinks: { queue: this.#sink(id) }, clock: this.#clock(id), telemetry: silent },
+        ...{ partitions, sinks: { queue: this.#sink(id) }, clock: this.#clock(id), telemetry: this.#telemetry },
         log: this.#log(id, () => router),
         load: (known) =>
           this.#call(
