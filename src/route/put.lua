@@ -20,7 +20,7 @@
 --         {'changed', revision, born, seq…}
 --         {'same', revision, born, seq…}     the definition is equal: nothing was written
 --         {'elsewhere'}                      the definition was replaced a short while ago: nothing was written
---         {'removing', mark, age ms}         the store of this name is still being taken away: nothing was written
+--         {'removing', mark}                 the store of this name is still being taken away: nothing was written
 --
 -- A revision is never given twice, also not after a removal or a rollback: it is the server's clock, or one more than the last.
 -- A changed subscription reads on by itself from where it is, so no router that knows only the old definition moves it. One whose
@@ -40,7 +40,7 @@ end
 local now_ms = math.floor(now / 1000)
 
 local mark = redis.call('HGET', removing, name)
-if mark then return {'removing', mark, math.max(0, now_ms - tonumber(string.match(mark, '^%d+ (%d+)')))} end
+if mark then return {'removing', mark} end
 
 local stored = redis.call('HGET', subscriptions, name)
 local revision, born, before

@@ -11,9 +11,17 @@ import { routeKeys } from '../redis/keys.ts'
 import { runScript } from '../redis/script.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
-import { type ChangeContext, type From, guardMs, type Put, putSubscription, removeSubscription } from './change.ts'
+import {
+  type ChangeContext,
+  type From,
+  finishRemoval,
+  guardMs,
+  type Put,
+  putSubscription,
+  removeSubscription,
+} from './change.ts'
 import { type Definition, readSubscription } from './definition.ts'
-import { putScript, removedScript, removeScript, type Start } from './scripts.ts'
+import { putScript, type Removal, removedScript, removeScript, type Start } from './scripts.ts'
 import type { Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
@@ -52,8 +60,6 @@ export interface SubscriptionsOptions {
   source: LogSource
   sinks: Sinks
   clock: Clock
-  /** Time as the network has it, also where a test stops the clock. */
-  network: Clock
   telemetry: Telemetry
 }
 
@@ -91,11 +97,9 @@ export class Subscriptions implements SubscriptionsView {
     this.#options.telemetry.emit('subscription.changed', { name, change: 'removed' })
   }
 
-  /** Finishes what another process has begun: its mark has stood too long. */
-  async finishRemoval(name: string): Promise<void> {
-    await removeSubscription({ ...this.#context(), pause: () => Promise.reject(stillGoingOn) }, name).catch((error) => {
-      if (error !== stillGoingOn) throw error
-    })
+  /** Finishes what another process has begun. */
+  async finishRemoval(name: string, removal: Removal): Promise<void> {
+    await finishRemoval(this.#context(), name, removal)
   }
 
   async #matchOf(subscription: Subscription, tenant: string, type: string): Promise<MatchFacts> {
@@ -131,7 +135,7 @@ export class Subscriptions implements SubscriptionsView {
   }
 
   #context(): ChangeContext {
-    const { sinks, clock, network } = this.#options
+    const { sinks, clock } = this.#options
     const nowUs = () => clock.serverUs?.()
     return {
       sinks,
@@ -151,12 +155,9 @@ export class Subscriptions implements SubscriptionsView {
         this.#read((redis, namespace) =>
           runScript(redis, removedScript, { keys: routeKeys(namespace.name), name, mark }),
         ),
-      pause: (ms) => new Promise((resolve) => network.after(ms, resolve)),
     }
   }
 }
-
-const stillGoingOn = new Error('still going on')
 
 const changed = ({ change }: Put) => ({ change })
 

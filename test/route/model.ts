@@ -11,7 +11,16 @@ import type { Entry } from '../../src/log/entry.ts'
 import type { LogHint } from '../../src/log/hint.ts'
 import type { RawPage } from '../../src/log/read.ts'
 import { readSubscription } from '../../src/route/definition.ts'
-import type { Committed, Loaded, OwnPlace, PutReply, RemoveReply, SaidRoute, Start } from '../../src/route/scripts.ts'
+import type {
+  Committed,
+  Loaded,
+  OwnPlace,
+  PutReply,
+  Removal,
+  RemoveReply,
+  SaidRoute,
+  Start,
+} from '../../src/route/scripts.ts'
 import type { Accepted, Delivery, Subscription } from '../../src/route/sink.ts'
 
 export const partitions = 2
@@ -107,7 +116,7 @@ export class World {
 
   // put.lua
   put(name: string, definition: string, starts: readonly Start[]): PutReply {
-    const removal = this.#removalOf(name)
+    const removal = this.removalOf(name)
     if (removal) return { kind: 'removing', removal }
     const stored = this.#subscriptionOf(name)
     const seqs = starts.map(({ at: start, last }, p) => {
@@ -134,7 +143,7 @@ export class World {
 
   // remove.lua
   remove(name: string): RemoveReply {
-    const removal = this.#removalOf(name)
+    const removal = this.removalOf(name)
     if (removal) return { kind: 'removing', removal }
     if (!this.#definitions.has(name)) return { kind: 'unknown' }
     const revision = ++this.#revision
@@ -142,7 +151,7 @@ export class World {
     this.#definitions.delete(name)
     for (let p = 0; p < partitions; p += 1) this.#own.delete(`${p} ${name}`)
     this.#changes.set(name, revision)
-    return { kind: 'removed', removal: this.#removalOf(name)! }
+    return { kind: 'removed', removal: this.removalOf(name)! }
   }
 
   // removed.lua
@@ -159,7 +168,7 @@ export class World {
       definitions: new Map(changed.map(([name]) => [name, this.#subscriptionOf(name)])),
       mains: new Map(this.#mains),
       own: new Map([...this.#own].map(([field, place]) => [field, { ...place }])),
-      removing: [],
+      removing: new Map(),
     }
   }
 
@@ -220,10 +229,6 @@ export class World {
     return [...this.#definitions.values()].map(({ subscription }) => subscription)
   }
 
-  isRemoving(name: string): boolean {
-    return this.#removing.has(name)
-  }
-
   get isSettled(): boolean {
     return this.#own.size === 0 && this.#removing.size === 0
   }
@@ -236,10 +241,9 @@ export class World {
     return this.#definitions.get(name)?.subscription
   }
 
-  /** Always old enough to be finished by whoever meets it: a remover may be slow just as well as dead. */
-  #removalOf(name: string) {
+  removalOf(name: string): Removal | undefined {
     const text = this.#removing.get(name)
-    return text === undefined ? undefined : { revision: Number.parseInt(text, 10), kind: 'queue', ageMs: 60_000, text }
+    return text === undefined ? undefined : { revision: Number.parseInt(text, 10), kind: 'queue', text }
   }
 }
 

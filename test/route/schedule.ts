@@ -1,6 +1,6 @@
 /** One random schedule of routers and clients over the model: who is executed, answered, paused, killed, and in which order. */
 import type { LogHint } from '../../src/log/hint.ts'
-import { type ChangeContext, putSubscription, removeSubscription } from '../../src/route/change.ts'
+import { type ChangeContext, finishRemoval, putSubscription, removeSubscription } from '../../src/route/change.ts'
 import type { RouteLog } from '../../src/route/ports.ts'
 import { Routing } from '../../src/route/routing.ts'
 import type { RoutedSink } from '../../src/route/sink.ts'
@@ -294,12 +294,6 @@ export class Schedule {
           () => `removed ${name}`,
           () => world.removed(name, mark),
         ),
-      pause: () =>
-        this.#call(
-          id,
-          () => 'pause',
-          () => undefined,
-        ),
     }
   }
 
@@ -433,7 +427,8 @@ export class Schedule {
 
   // What a dead remover has left is finished by whoever comes by.
   async #finish(name: string): Promise<void> {
-    if (this.world.isRemoving(name)) await removeSubscription(this.#client(this.#clientIds++), name)
+    const removal = this.world.removalOf(name)
+    if (removal) await finishRemoval(this.#client(this.#clientIds++), name, removal)
   }
 
   #isAtRest(): boolean {
