@@ -4,7 +4,7 @@
 -- What is due comes first: lapsed leases, items that waited for a time, lanes that had to wait. At most 100 pieces per call.
 --
 -- ARGV[6] token     of the lease, random; '' takes the items for good (pop)
--- ARGV[7] n         how many items, at most 1,000; 0 only brings back what is due
+-- ARGV[7] n         how many items, of which 1,000 are given at most; 0 only brings back what is due
 -- ARGV[8] lease_ms  how long the lease lasts
 -- ARGV[9] worker    who claims
 -- ARGV[10] start    random, new with every start of the worker
@@ -18,7 +18,8 @@
 --
 -- A claim under a token that holds something answers what it holds, for a whole lease from now: it is safe to repeat.
 
-local token, n, lease_ms, worker, start, name = ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10], ARGV[11]
+local token, n, lease_ms = ARGV[6], math.min(1000, tonumber(ARGV[7])), tonumber(ARGV[8])
+local worker, start, name = ARGV[9], ARGV[10], ARGV[11]
 local lapsed_reason = 'its lease lapsed: the worker died, or held it for too long without renewing'
 
 if not revision then return {'gone'} end

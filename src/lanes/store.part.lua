@@ -34,8 +34,9 @@ local format, match, sub = string.format, string.match, string.sub
 local most_dead = 10000
 -- Whoever waits asks again every second; who has not for this long is gone.
 local idle_ms = 3000
--- One class of priority has room for so many places before and behind its middle.
-local class = 2 ^ 40
+-- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
+-- up to 100 are whole numbers still (below 2^53).
+local class = 2 ^ 46
 local record_format = '>I4I6I4I4I4I4I6I6I6I4'
 
 if not now then

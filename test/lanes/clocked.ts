@@ -1,6 +1,7 @@
 /** A store whose clock only the test moves, and short words for what is done to it. */
 import { expect } from 'vitest'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
+import { readRecord } from '../../src/lanes/record.ts'
 import {
   acceptScript,
   type ClaimInput,
@@ -22,7 +23,7 @@ import {
 } from '../../src/lanes/scripts.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { plainRedis } from '../support/bus.ts'
-import { readRecord, storedIn, type TestStoreOptions, testStore } from './store.ts'
+import { storedIn, type TestStoreOptions, testStore } from './store.ts'
 
 export type ClockedStore = Awaited<ReturnType<typeof clockedStore>>
 export type Claimed = Extract<ClaimReply, { kind: 'claimed' }>

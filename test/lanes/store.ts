@@ -1,6 +1,7 @@
 /** A store of its own for one test, and all that is in it. */
 import { onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
+import { readRecord } from '../../src/lanes/record.ts'
 import { makeScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -47,19 +48,6 @@ export const itemText = ({ id, expires, lane, attempts, first, enqueued, priorit
 export const workOf = (text: string): Work => {
   const { id, lane, expiresMs, priority, enqueuedMs, attempts, firstClaimedMs } = readItem(text)
   return { id, lane, expires: expiresMs, priority, enqueued: enqueuedMs, attempts, first: firstClaimedMs }
-}
-
-/** waiting, bytes, ranked, later, held, dead, entered, left, not before, credit: as store.part.lua packs them. */
-export function readRecord(record: Buffer) {
-  let at = 0
-  const next = (bytes: number) => {
-    const value = record.readUIntBE(at, bytes)
-    at += bytes
-    return value
-  }
-  const [waiting, bytes, ranked, later, held, dead] = [next(4), next(6), next(4), next(4), next(4), next(4)]
-  const [entered, left, notBefore, credit] = [next(6), next(6), next(6), next(4)]
-  return { waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit }
 }
 
 const pairs = (flat: readonly string[]): [string, string][] =>

@@ -395,6 +395,30 @@ describe('settle.lua', () => {
   })
 })
 
+describe('what is asked for has a bound', () => {
+  test('a claim gives 1,000 items, whatever is asked for', async () => {
+    const store = await clockedStore()
+    await store.accept(Array.from({ length: 9_000 }, (_, i) => `tenant-${i}`))
+    await store.take(5, { leaseMs: 1 })
+    store.pass(1)
+    expect((await store.take(9_000)).ids).toHaveLength(1_000)
+    expect(await store.counts()).toEqual({ in: 9_000, waiting: 8_000, held: 1_000 })
+    expect(await store.peek(9_000)).toHaveLength(1_000)
+  })
+
+  test('settle takes as many as it is told', async () => {
+    const store = await clockedStore()
+    await store.send('a', { times: 2 })
+    const { token, ids } = await store.take(2)
+    const said = [ids[0]!, ...Array.from({ length: 9_000 }, (_, i) => `none-${i}`), ids[1]!]
+    expect(await store.settle(token, said, { kind: 'ack' })).toMatchObject({
+      kind: 'settled',
+      stale: { length: 9_000 },
+    })
+    expect(await store.counts()).toEqual({ in: 2, out: 2 })
+  })
+})
+
 describe('renew.lua and extend.lua', () => {
   test('renewed: each lease lasts from now; tokens that hold nothing are named', async () => {
     const store = await clockedStore()

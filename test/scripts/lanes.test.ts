@@ -1,9 +1,10 @@
 /** Every reply of what fills, changes and removes a store of lanes. The tests set the clock. */
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
 import { readItem } from '../../src/lanes/item.ts'
 import { laneLimits } from '../../src/lanes/scripts.ts'
 import { clockedStore, lanesOf } from '../lanes/clocked.ts'
 import { keysOf } from '../support/bus.ts'
+import { startRedis } from '../support/redis.ts'
 
 const hour = 3_600_000
 const names = (count: number): string[] => Array.from({ length: count }, (_, i) => `tenant-${i}`)
@@ -222,28 +223,40 @@ describe('send.lua', () => {
 
   test('priority orders within a lane only; those of one priority keep their order', async () => {
     const store = await clockedStore()
-    for (const priority of [0, -3, 5, 0, 1000, 5, -1000, -3]) await store.send('a', { priority, times: 2 })
+    for (const priority of [0, -3, 5, 0, 100, 5, -100, -3]) await store.send('a', { priority, times: 2 })
     await store.send('b', { priority: -5 })
     const { items } = await store.take(20)
     expect(lanesOf(items)).toBe(`ab${'a'.repeat(15)}`)
     const ofA = items.map(readItem).filter(({ lane }) => lane === 'a')
     expect(ofA.map(({ priority }) => priority)).toEqual(
-      [1000, 5, 5, 0, 0, -3, -3, -1000].flatMap((priority) => [priority, priority]),
+      [100, 5, 5, 0, 0, -3, -3, -100].flatMap((priority) => [priority, priority]),
     )
-    for (const priority of [1000, 5, 0, -3, -1000]) {
+    for (const priority of [100, 5, 0, -3, -100]) {
       const ids = ofA.filter((item) => item.priority === priority).map(({ id }) => id)
       expect(ids).toEqual([...ids].sort())
     }
   })
 
-  test('as many hear as there are items that can be claimed now', async () => {
+  test('priority holds after five years of a hundred thousand turns a second', async () => {
     const store = await clockedStore()
-    for (const idleName of ['x', 'y', 'z']) await store.take(1, { idleName })
+    await store.redis.hset(store.keys.store, 'turn', String(2 ** 44))
+    for (const priority of [-1, 0, 1, 99, 100, -100, -99]) await store.send('a', { priority, times: 2 })
+    const first = await store.take(14)
+    await store.settle(first.token, first.ids, { kind: 'back' })
+    expect((await store.take(14)).ids).toEqual(first.ids)
+    expect(first.items.map((item) => readItem(item).priority)).toEqual(
+      [100, 99, 1, 0, -1, -99, -100].flatMap((priority) => [priority, priority]),
+    )
+  })
+
+  test('as many hear as there are items that can be claimed now, and one of what is due before all else', async () => {
+    const store = await clockedStore()
+    for (const idleName of ['w', 'x', 'y', 'z']) await store.take(1, { idleName })
     const heard = await store.listen()
     await store.send('a', { delayMs: 10 })
-    await store.sendAll([store.item('a'), store.item('b', { delayMs: 20 }), store.item('b')])
-    // The first one that is due before all others is told to one, who then knows when.
-    expect(await heard()).toEqual(['x', 'y z'])
+    expect(await heard()).toEqual(['w'])
+    await store.sendAll([store.item('a'), store.item('b', { delayMs: 11 }), store.item('b')])
+    expect(await heard()).toEqual(['x y'])
   })
 
   test('a tenant may look like anything', async () => {
@@ -332,4 +345,30 @@ describe('remove.lua', () => {
     expect(await store.remove(8)).toBe('removed')
     expect((await store.take(1)).items).toHaveLength(1)
   })
+})
+
+test('without memory send and make are refused and write nothing; all else goes on until the store is empty', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.stop())
+  const store = await clockedStore({ url: server.url })
+  await store.send('a', { times: 6 })
+  await store.redis.config('SET', 'maxmemory', '1')
+  const stored = await store.stored()
+  await expect(store.sendAll([store.item('a')])).rejects.toThrow('OOM')
+  await expect(store.make(2)).rejects.toThrow('OOM')
+  expect(await store.stored()).toEqual(stored)
+  expect(await store.accept(['b'])).toEqual({ kind: 'accepted', items: 1 })
+  expect(await store.peek(9)).toHaveLength(7)
+  await store.enter('w', 's')
+  const { token, ids } = await store.take(7)
+  expect(await store.renew([token])).toEqual([])
+  expect(await store.extend(token, ids[0]!, 100, 'own')).toMatchObject({ kind: 'extended' })
+  await store.settle('own', ids.slice(0, 1), { kind: 'ack' })
+  await store.settle(token, ids.slice(1, 3), { kind: 'dead', reason: 'r' })
+  await store.settle(token, ids.slice(3), { kind: 'retry', afterMs: 0, reason: 'r' })
+  expect([await store.redrive(ids[1]!), await store.discard(ids[2]!)]).toEqual([1, 1])
+  expect(await store.claim(9, { token: undefined })).toMatchObject({ items: { length: 5 } })
+  expect(await store.counts()).toEqual({ in: 7, out: 6, discarded: 1 })
+  expect([await store.pause('pause'), await store.remove()]).toEqual(['done', 'removed'])
+  expect(await keysOf(store.redis, store.namespace)).toEqual([])
 })
