@@ -82,12 +82,13 @@ export class Router implements Keeper {
     await member.start()
   }
 
-  /** Whether everything up to these seqs is in the stores, as far as it is this process's. */
-  isIdleUpTo(lasts: readonly number[]): boolean {
-    if (!this.#running) return true
-    const { routing } = this.#running
-    if (routing.table.wanting === 0) return true
-    return [...routing.runs.values()].every((run) => run.isIdle && run.main >= lasts[run.partition]!)
+  /** Whether everything up to these seqs is in the stores, as far as it is this process's. Asks for the newest table first. */
+  async isIdleUpTo(lasts: readonly number[]): Promise<boolean> {
+    if (!this.#running || this.#closed) return true
+    const { routing, member } = this.#running
+    await routing.load()
+    const isThrough = (partition: number, main: number) => routing.table.wanting === 0 || main >= lasts[partition]!
+    return member.isSure && [...routing.runs.values()].every((run) => run.isIdle && isThrough(run.partition, run.main))
   }
 
   async close(deadlineMs: number): Promise<void> {
