@@ -149,9 +149,10 @@ export class RoutedPartition {
         if (!isBusy) await this.#rest()
       } catch (error) {
         if (this.#isOver) return
-        if (!mayPass(error)) this.#report('route.failed', { problem: String(error) })
+        // A Redis that was away is there again soon, and that has been reported.
+        failures = mayPass(error) ? 0 : failures + 1
+        if (failures > 0) this.#report('route.failed', { problem: String(error) })
         this.#state = 'beginning'
-        failures += 1
         await new Promise<void>((resolve) => this.#context.clock.after(retryMs * 2 ** Math.min(failures, 5), resolve))
       }
     }
