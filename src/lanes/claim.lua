@@ -127,7 +127,7 @@ local function take(lane, wanted)
     waits(lane, -#popped, -bytes)
   until #items == wanted or lane.waiting == 0 or pieces <= 0
   -- Nothing but expired ones so far: its turn is still to come.
-  if #items == 0 then lane.turn, lane.credit = nil, lane.had_credit end
+  if #items == 0 then lane.turn, lane.credit = false, lane.had_credit end
   return {items = items, ids = ids, at = 0}
 end
 

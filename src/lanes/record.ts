@@ -19,24 +19,21 @@ export interface LaneRecord {
   credit: number
 }
 
-const widths: readonly (readonly [keyof LaneRecord, bytes: number])[] = [
-  ['waiting', 4],
-  ['bytes', 6],
-  ['ranked', 4],
-  ['later', 4],
-  ['held', 4],
-  ['dead', 4],
-  ['entered', 6],
-  ['left', 6],
-  ['notBefore', 6],
-  ['credit', 4],
+/** In this order, eight bytes each. */
+const fields: readonly (keyof LaneRecord)[] = [
+  'waiting',
+  'bytes',
+  'ranked',
+  'later',
+  'held',
+  'dead',
+  'entered',
+  'left',
+  'notBefore',
+  'credit',
 ]
 
 export function readRecord(packed: Buffer): LaneRecord {
-  let at = 0
-  const read = (bytes: number) => {
-    at += bytes
-    return packed.readUIntBE(at - bytes, bytes)
-  }
-  return Object.fromEntries(widths.map(([name, bytes]) => [name, read(bytes)])) as unknown as LaneRecord
+  const numbers = fields.map((name, i) => [name, Number(packed.readBigUInt64BE(8 * i))])
+  return Object.fromEntries(numbers) as unknown as LaneRecord
 }

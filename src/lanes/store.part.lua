@@ -37,7 +37,8 @@ local idle_ms = 3000
 -- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
 -- up to 100 are whole numbers still (below 2^53).
 local class = 2 ^ 46
-local record_format = '>I4I6I4I4I4I4I6I6I6I4'
+-- 80 bytes: a hash with a value of more than 64 is a table from its first field on, and its cost does not grow with its lanes.
+local record_format = '>I8I8I8I8I8I8I8I8I8I8'
 
 if not now then
   local time = redis.call('TIME')
@@ -48,6 +49,8 @@ local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'turn
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
 local last_turn, is_weighted, born = tonumber(known[4] or 0), known[5] == '1', tonumber(known[6])
 
+local long_name = string.rep('-', 65)
+local no_record = struct.pack(record_format, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local loaded, touched, counted = {}, {}, {}
 
 local function count(name, by) counted[name] = (counted[name] or 0) + by end
@@ -68,15 +71,15 @@ local function load_lanes(names)
   local records = redis.call('HMGET', lanes, unpack(missing))
   local weighed = is_weighted and redis.call('HMGET', weights, unpack(missing)) or {}
   for i = 1, #missing do
-    local lane = {name = missing[i], weight = tonumber(weighed[i] or 1)}
-    if records[i] then
-      lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead, lane.entered, lane.left, lane.not_before, lane.credit =
-        struct.unpack(record_format, records[i])
-    else
-      lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead, lane.entered, lane.left, lane.not_before, lane.credit =
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    end
-    lane.is_stored, lane.gave = records[i] and true, gives(lane)
+    local waiting, bytes, ranked, later_ones, held, dead_ones, entered, left, not_before, credit =
+      struct.unpack(record_format, records[i] or no_record)
+    local lane = {
+      name = missing[i], weight = tonumber(weighed[i] or 1), is_stored = records[i] and true,
+      waiting = waiting, bytes = bytes, ranked = ranked, later = later_ones, held = held, dead = dead_ones,
+      entered = entered, left = left, not_before = not_before, credit = credit,
+      gave = false, turn = false, planned = 0, had_credit = 0,
+    }
+    lane.gave = gives(lane)
     loaded[lane.name] = lane
     touched[#touched + 1] = lane
   end
@@ -117,9 +120,16 @@ local function line_lanes_up()
       if lane.gave then out[#out + 1] = lane.name end
       lane.gave, lane.credit = false, 0
     end
-    lane.turn = nil
+    lane.turn = false
   end
   in_pieces('ZREM', turns, out)
+  -- With a name of more than 64 bytes a sorted set is a skip list at once, and stays one: as a short list its cost would grow with
+  -- its lanes up to the 128th.
+  if #numbers > 0 and redis.call('EXISTS', turns) == 0 then
+    redis.call('ZADD', turns, 0, long_name)
+    redis.call('ZADD', turns, numbers[1], numbers[2])
+    redis.call('ZREM', turns, long_name)
+  end
   in_pieces('ZADD', turns, numbers)
 end
 

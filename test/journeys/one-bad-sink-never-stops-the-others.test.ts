@@ -13,7 +13,8 @@ test('[Q45] a sink that refuses for 30 s: the others go on; it catches up exactl
   const [good, bad] = [bus.queue('good', { match: '>' }), bus.queue('bad', { match: '>' })]
   await bus.run({ signals: false })
   const ids: string[] = []
-  const publish = async () => void ids.push((await bus.publish('mail.sent', ids.length, { key: `k${ids.length % 5}` })).id)
+  const publish = async () =>
+    void ids.push((await bus.publish('mail.sent', ids.length, { key: `k${ids.length % 5}` })).id)
   for (let n = 0; n < 20; n += 1) await publish()
   await eventually(async () => (await bus.queues.get('bad')).in === 20)
 
