@@ -127,7 +127,11 @@ export class Bus<R extends Registry = Registry> {
     const sinks: Sinks = { queue: new QueueSink(openQueue) }
     const subscriptions = new Subscriptions({ ...settings, source: this.#backbone, sinks })
     this.subscriptions = subscriptions
-    this.#router = new Router({ ...settings, sinks, finishRemoval: (name) => subscriptions.finishRemoval(name) })
+    this.#router = new Router({
+      ...settings,
+      sinks,
+      finishRemoval: (name, removal) => subscriptions.finishRemoval(name, removal),
+    })
     this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
     this.queues = createQueuesView({
       ...{ source: this.#backbone, subscriptions, clock: settings.clock },

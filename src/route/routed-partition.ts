@@ -135,7 +135,7 @@ export class RoutedPartition {
   /** Retention is told how far everyone is, now and then; when there is no subscription it need not keep anything. */
   async moveHold(): Promise<void> {
     if (this.#state !== 'routing') return
-    if (this.#context.table.size > 0) await this.#hold.place(this.#own.lowest(this.#main))
+    if (this.#context.table.wanting > 0) await this.#hold.place(this.#own.lowest(this.#main))
     else if (this.#hold.isPlaced) await this.#hold.drop()
   }
 
@@ -149,9 +149,10 @@ export class RoutedPartition {
         if (!isBusy) await this.#rest()
       } catch (error) {
         if (this.#isOver) return
-        if (!mayPass(error)) this.#report('route.failed', { problem: String(error) })
+        // A Redis that was away is there again soon, and that has been reported.
+        failures = mayPass(error) ? 0 : failures + 1
+        if (failures > 0) this.#report('route.failed', { problem: String(error) })
         this.#state = 'beginning'
-        failures += 1
         await new Promise<void>((resolve) => this.#context.clock.after(retryMs * 2 ** Math.min(failures, 5), resolve))
       }
     }
@@ -165,7 +166,7 @@ export class RoutedPartition {
     const { table, load } = this.#context
     await load(this)
     if (this.#state !== 'routing') return
-    if (table.size > 0) await this.#hold.place(this.#own.lowest(this.#main))
+    if (table.wanting > 0) await this.#hold.place(this.#own.lowest(this.#main))
     else await this.#hold.drop()
   }
 
@@ -179,7 +180,7 @@ export class RoutedPartition {
   }
 
   get #riders(): number {
-    return this.#context.table.size - this.#own.size
+    return this.#context.table.wanting - this.#own.size
   }
 
   /** Who is exactly where main is rides from here on. When nobody rides, main is wherever the foremost is. */

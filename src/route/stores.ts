@@ -20,14 +20,20 @@ export interface Call {
   readonly over: Promise<void>
 }
 
+interface Answer {
+  name: string
+  at: number
+}
+
 const patienceMs = 1_000
 const lookAgainMs = 100
 
 export class Stores {
   readonly #sinks: Sinks
   readonly #clock: Clock
-  /** When each store answered last. */
-  readonly #heardAt = new Map<string, number>()
+  /** The last answer, and the last one of another store than that. */
+  #latest: Answer | undefined
+  #latestOther: Answer | undefined
 
   constructor(sinks: Sinks, clock: Clock) {
     this.#sinks = sinks
@@ -92,7 +98,7 @@ export class Stores {
       over: answer.then(
         (accepted) => {
           call.outcome = accepted
-          this.#heardAt.set(subscription.name, this.#clock.monotonicMs())
+          this.#heard({ name: subscription.name, at: this.#clock.monotonicMs() })
         },
         (error) => {
           call.outcome = { problem: String(error) }
@@ -103,7 +109,12 @@ export class Stores {
   }
 
   #othersAnswered({ subscription, sentAt }: Call): boolean {
-    for (const [name, at] of this.#heardAt) if (name !== subscription.name && at >= sentAt) return true
-    return false
+    const other = this.#latest?.name === subscription.name ? this.#latestOther : this.#latest
+    return other !== undefined && other.at >= sentAt
+  }
+
+  #heard(answer: Answer): void {
+    if (this.#latest?.name !== answer.name) this.#latestOther = this.#latest
+    this.#latest = answer
   }
 }

@@ -11,7 +11,16 @@ import type { Entry } from '../../src/log/entry.ts'
 import type { LogHint } from '../../src/log/hint.ts'
 import type { RawPage } from '../../src/log/read.ts'
 import { readSubscription } from '../../src/route/definition.ts'
-import type { Committed, Loaded, OwnPlace, PutReply, RemoveReply, SaidRoute } from '../../src/route/scripts.ts'
+import type {
+  Committed,
+  Loaded,
+  OwnPlace,
+  PutReply,
+  Removal,
+  RemoveReply,
+  SaidRoute,
+  Start,
+} from '../../src/route/scripts.ts'
 import type { Accepted, Delivery, Subscription } from '../../src/route/sink.ts'
 
 export const partitions = 2
@@ -31,7 +40,7 @@ export interface Life {
   name: string
   start: readonly number[]
   /** Each with the step at which the caller had its answer. */
-  revisions: { revision: number; match: string; answeredAt: number }[]
+  revisions: { revision: number; match: string | null; answeredAt: number }[]
 }
 
 interface Store {
@@ -106,11 +115,15 @@ export class World {
   }
 
   // put.lua
-  put(name: string, definition: string, start: readonly number[]): PutReply {
-    const removal = this.#removalOf(name)
+  put(name: string, definition: string, starts: readonly Start[]): PutReply {
+    const removal = this.removalOf(name)
     if (removal) return { kind: 'removing', removal }
     const stored = this.#subscriptionOf(name)
-    const seqs = start.map((seq, p) => (stored ? (this.#own.get(`${p} ${name}`)?.seq ?? this.#main(p)) : seq))
+    const seqs = starts.map(({ at: start, last }, p) => {
+      if (!stored) return start
+      const at = this.#own.get(`${p} ${name}`)?.seq ?? this.#main(p)
+      return stored.match === null ? Math.max(at, last) : at
+    })
     if (stored && this.#definitions.get(name)!.text === definition)
       return { kind: 'same', revision: stored.revision, born: stored.born, seqs }
     const revision = ++this.#revision
@@ -118,17 +131,19 @@ export class World {
     const subscription = readSubscription(name, `${revision} ${born} ${definition}`)
     this.#definitions.set(name, { text: definition, subscription })
     this.#changes.set(name, revision)
-    if (stored || this.bug !== 'created-just-ride')
-      for (const [p, seq] of seqs.entries()) this.#own.set(`${p} ${name}`, { seq, revision })
-    if (!stored) this.lives.set(born, { name, start, revisions: [] })
-    const match = subscription.match as string
+    for (const [p, seq] of seqs.entries()) {
+      if (subscription.match === null) this.#own.delete(`${p} ${name}`)
+      else if (stored || this.bug !== 'created-just-ride') this.#own.set(`${p} ${name}`, { seq, revision })
+    }
+    if (!stored) this.lives.set(born, { name, start: seqs, revisions: [] })
+    const match = subscription.match as string | null
     this.lives.get(born)!.revisions.push({ revision, match, answeredAt: Number.POSITIVE_INFINITY })
     return { kind: stored ? 'changed' : 'created', revision, born, seqs }
   }
 
   // remove.lua
   remove(name: string): RemoveReply {
-    const removal = this.#removalOf(name)
+    const removal = this.removalOf(name)
     if (removal) return { kind: 'removing', removal }
     if (!this.#definitions.has(name)) return { kind: 'unknown' }
     const revision = ++this.#revision
@@ -136,7 +151,7 @@ export class World {
     this.#definitions.delete(name)
     for (let p = 0; p < partitions; p += 1) this.#own.delete(`${p} ${name}`)
     this.#changes.set(name, revision)
-    return { kind: 'removed', removal: this.#removalOf(name)! }
+    return { kind: 'removed', removal: this.removalOf(name)! }
   }
 
   // removed.lua
@@ -153,7 +168,7 @@ export class World {
       definitions: new Map(changed.map(([name]) => [name, this.#subscriptionOf(name)])),
       mains: new Map(this.#mains),
       own: new Map([...this.#own].map(([field, place]) => [field, { ...place }])),
-      removing: [],
+      removing: new Map(),
     }
   }
 
@@ -214,10 +229,6 @@ export class World {
     return [...this.#definitions.values()].map(({ subscription }) => subscription)
   }
 
-  isRemoving(name: string): boolean {
-    return this.#removing.has(name)
-  }
-
   get isSettled(): boolean {
     return this.#own.size === 0 && this.#removing.size === 0
   }
@@ -230,10 +241,9 @@ export class World {
     return this.#definitions.get(name)?.subscription
   }
 
-  /** Always old enough to be finished by whoever meets it: a remover may be slow just as well as dead. */
-  #removalOf(name: string) {
+  removalOf(name: string): Removal | undefined {
     const text = this.#removing.get(name)
-    return text === undefined ? undefined : { revision: Number.parseInt(text, 10), kind: 'queue', ageMs: 60_000, text }
+    return text === undefined ? undefined : { revision: Number.parseInt(text, 10), kind: 'queue', text }
   }
 }
 

@@ -270,7 +270,7 @@ test('partitions are handed over without a loss when a router joins and leaves',
   await holdsExactly(routed, 'q', ids)
 })
 
-test('who gets an event, and why not', async () => {
+test('[Q36] who gets an event, and why not', async () => {
   const routed = testRouting()
   const router = await routed.start('a')
   await routed.put(router, 'billing', 'order.*')
@@ -289,6 +289,21 @@ test('who gets an event, and why not', async () => {
     code: 'SUBSCRIPTION_NOT_FOUND',
     details: { meant: 'billing' },
   })
+})
+
+test('[Q36] a paused queue would get it, and hands nothing out since then', async () => {
+  const bus = testBus({ partitions })
+  bus.queue('billing', { match: 'order.*' })
+  await bus.run({ signals: false })
+  const before = Date.now()
+  await bus.queues.pause('billing')
+  const [facts] = await bus.subscriptions.match('acme', 'order.paid', 'billing')
+  expect(facts).toMatchObject({ matches: true, why: 'matches', paused: true, since: expect.any(Number) })
+  expect(Math.abs(facts!.since! - before)).toBeLessThan(10_000)
+  await bus.queues.resume('billing')
+  expect(await bus.subscriptions.match('acme', 'mail.sent', 'billing')).toEqual([
+    { name: 'billing', kind: 'queue', matches: false, why: 'pattern' },
+  ])
 })
 
 const plainOwn = ({ namespace }: Routed): Promise<number> => plainRedis().hlen(routeKeys(namespace).own)

@@ -1,6 +1,6 @@
 /** One random schedule of routers and clients over the model: who is executed, answered, paused, killed, and in which order. */
 import type { LogHint } from '../../src/log/hint.ts'
-import { type ChangeContext, putSubscription, removeSubscription } from '../../src/route/change.ts'
+import { type ChangeContext, finishRemoval, putSubscription, removeSubscription } from '../../src/route/change.ts'
 import type { RouteLog } from '../../src/route/ports.ts'
 import { Routing } from '../../src/route/routing.ts'
 import type { RoutedSink } from '../../src/route/sink.ts'
@@ -35,9 +35,8 @@ interface Router {
   paused: boolean
 }
 
-const silent: Telemetry = { emit: () => undefined, listen: () => undefined, counts: () => new Map() }
 const types = ['a', 'b'] as const
-const patterns = ['a', 'b', '>'] as const
+const patterns = ['a', 'b', '>', 'a', 'b', '>', null] as const
 const names = ['q', 'r'] as const
 const entriesPerPage = 3
 /** Routers have numbers below, clients from here on. */
@@ -51,6 +50,13 @@ export interface ScheduleOptions {
 
 export class Schedule {
   readonly world: World
+  /** What routers said about themselves. */
+  readonly reports = new Set<string>()
+  readonly #telemetry: Telemetry = {
+    emit: (name, fields) => this.reports.add(fields?.problem === 'no answer' ? `${name}: no answer` : name),
+    listen: () => undefined,
+    counts: () => new Map(),
+  }
   readonly #random: (below: number) => number
   readonly #options: ScheduleOptions
   readonly #ops: Op[] = []
@@ -264,17 +270,17 @@ export class Schedule {
     const { world } = this
     return {
       sinks: { queue: this.#sink(id) },
-      startOf: (from) =>
+      startsOf: (from) =>
         this.#call(
           id,
           () => 'lasts',
-          () => world.log.map((_, p) => (from === 'now' ? world.last(p) : 0)),
+          () => world.log.map((_, p) => ({ at: from === 'now' ? world.last(p) : 0, last: world.last(p) })),
         ),
-      put: ({ name, definition, start }) =>
+      put: ({ name, definition, starts }) =>
         this.#call(
           id,
           () => `put ${name}`,
-          () => world.put(name, definition, start),
+          () => world.put(name, definition, starts),
         ),
       remove: (name) =>
         this.#call(
@@ -287,12 +293,6 @@ export class Schedule {
           id,
           () => `removed ${name}`,
           () => world.removed(name, mark),
-        ),
-      pause: () =>
-        this.#call(
-          id,
-          () => 'pause',
-          () => undefined,
         ),
     }
   }
@@ -328,7 +328,7 @@ export class Schedule {
     const router: Router = {
       ...{ id, lasts: world.log.map(() => 0), waiters: new Set(), paused: false },
       routing: new Routing({
-        ...{ partitions, sinks: { queue: this.#sink(id) }, clock: this.#clock(id), telemetry: silent },
+        ...{ partitions, sinks: { queue: this.#sink(id) }, clock: this.#clock(id), telemetry: this.#telemetry },
         log: this.#log(id, () => router),
         load: (known) =>
           this.#call(
@@ -427,7 +427,8 @@ export class Schedule {
 
   // What a dead remover has left is finished by whoever comes by.
   async #finish(name: string): Promise<void> {
-    if (this.world.isRemoving(name)) await removeSubscription(this.#client(this.#clientIds++), name)
+    const removal = this.world.removalOf(name)
+    if (removal) await finishRemoval(this.#client(this.#clientIds++), name, removal)
   }
 
   #isAtRest(): boolean {
@@ -435,7 +436,7 @@ export class Schedule {
     if (this.#clients.size > 0 || !world.isSettled) return false
     return world.owners.every(({ router }, p) => {
       const { routing } = this.#routers.find(({ id }) => id === router)!
-      if (routing.table.size === 0) return world.registered.length === 0
+      if (routing.table.wanting === 0) return world.registered.every(({ match }) => match === null)
       const run = routing.runs.get(p)
       return (run?.isIdle && run.main >= world.last(p)) ?? false
     })

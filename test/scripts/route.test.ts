@@ -14,7 +14,7 @@ import {
 } from '../../src/route/scripts.ts'
 import { freshNamespace, plainRedis } from '../support/bus.ts'
 
-const definitionOf = (match: string) => writeDefinition({ kind: 'queue', match, options: {} })
+const definitionOf = (match: string | null) => writeDefinition({ kind: 'queue', match, options: {} })
 const guardMs = 600_000
 
 /** A registry of its own with two partitions, at a time that only the test moves. */
@@ -31,10 +31,10 @@ function registry() {
     pass: (ms: number) => {
       nowMs += ms
     },
-    put: (name: string, match: string, { start = [10, 20], force = false } = {}) =>
+    put: (name: string, match: string | null, { start = [10, 20], lasts = [10, 20], force = false } = {}) =>
       runScript(redis, putScript, {
         ...{ keys, nowUs: nowUs(), name, definition: definitionOf(match) },
-        ...{ force, guardMs, start },
+        ...{ force, guardMs, starts: start.map((at, p) => ({ at, last: lasts[p]! })) },
       }),
     remove: (name: string) => runScript(redis, removeScript, { keys, nowUs: nowUs(), name, partitions: 2 }),
     removed: (name: string, mark: string) => runScript(redis, removedScript, { keys, name, mark }),
@@ -95,6 +95,18 @@ describe('put', () => {
     expect(await put('q', 'c')).toMatchObject({ kind: 'changed' })
   })
 
+  test('one that matches nothing is nowhere, and begins with what comes next when that changes', async () => {
+    const { put, places, own, commit } = registry()
+    expect(await put('q', null)).toMatchObject({ kind: 'created', seqs: [10, 20] })
+    expect(await places()).toEqual({})
+    await own(0)
+    await commit({ partition: 0, epoch: 7, main: 50, places: [] })
+    expect(await put('q', 'a', { start: [0, 0], lasts: [40, 40] })).toMatchObject({ kind: 'changed', seqs: [50, 40] })
+    expect(await places()).toEqual({ '0 q': `50 ${first + 1}`, '1 q': `40 ${first + 1}` })
+    expect(await put('q', null, { force: true })).toMatchObject({ kind: 'changed', seqs: [50, 40] })
+    expect(await places()).toEqual({})
+  })
+
   test('whoever waits for changes hears of it', async () => {
     const { put, keys } = registry()
     const listener = plainRedis()
@@ -112,11 +124,11 @@ describe('remove', () => {
     await put('q', 'a')
     const reply = await remove('q')
     const text = `${first + 1} 1000000 queue`
-    expect(reply).toEqual({ kind: 'removed', removal: { revision: first + 1, kind: 'queue', ageMs: 0, text } })
+    expect(reply).toEqual({ kind: 'removed', removal: { revision: first + 1, kind: 'queue', text } })
     expect(await places()).toEqual({})
-    expect((await table()).removing).toEqual(['q'])
+    expect([...(await table()).removing.keys()]).toEqual(['q'])
     pass(25)
-    const removing = { kind: 'removing', removal: { revision: first + 1, kind: 'queue', ageMs: 25, text } }
+    const removing = { kind: 'removing', removal: { revision: first + 1, kind: 'queue', text } }
     expect(await put('q', 'a')).toEqual(removing)
     expect(await remove('q')).toEqual(removing)
     expect(await removed('q', 'another')).toBe('kept')
@@ -139,7 +151,7 @@ describe('table', () => {
     const { put, remove, table, own, commit } = registry()
     expect(await table()).toEqual({
       ...{ whole: false, version: 0, definitions: new Map() },
-      ...{ mains: new Map(), own: new Map(), removing: [] },
+      ...{ mains: new Map(), own: new Map(), removing: new Map() },
     })
     await put('q', 'a')
     await put('r', 'a')
@@ -148,7 +160,7 @@ describe('table', () => {
     await own(1)
     await commit({ partition: 1, epoch: 7, main: 30, places: [] })
     const changed = await table(version)
-    expect(changed).toMatchObject({ whole: false, version: first + 2, removing: ['q'] })
+    expect(changed).toMatchObject({ whole: false, version: first + 2, removing: new Map([['q', expect.anything()]]) })
     expect([...changed.definitions]).toEqual([['q', undefined]])
     expect(changed.mains).toEqual(new Map([[1, 30]]))
     expect(changed.own).toEqual(

@@ -116,7 +116,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/tasks/fired.lua': call(firedScript, { keys: workersKeys('ns'), name: 's', definition: '{}', firedMs: 1 }),
   'src/route/put.lua': call(putScript, {
     ...{ keys: routeKeys('ns'), name: 's', definition: '{}', force: false },
-    ...{ guardMs: 1, start: [0] },
+    ...{ guardMs: 1, starts: [{ at: 0, last: 0 }] },
   }),
   'src/route/remove.lua': call(removeScript, { keys: routeKeys('ns'), name: 's', partitions: 1 }),
   'src/route/removed.lua': call(removedScript, { keys: routeKeys('ns'), name: 's', mark: '1 1 queue' }),

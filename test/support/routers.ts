@@ -63,7 +63,11 @@ async function startRouter(
   const growth = new LogGrowth({ ...settings, ...ground })
   const sinks = { queue: sink }
   const subscriptions = new Subscriptions({ ...settings, source: backbone, sinks })
-  const router = new Router({ ...settings, sinks, finishRemoval: (name) => subscriptions.finishRemoval(name) })
+  const router = new Router({
+    ...settings,
+    sinks,
+    finishRemoval: (name, removal) => subscriptions.finishRemoval(name, removal),
+  })
   onTestFinished(async () => {
     await router.close(500)
     await growth.stop(100)
