@@ -44,7 +44,7 @@ function readArguments() {
 }
 
 async function main({ scenario, seed, quick, json, history: file }) {
-  const { plans, run } = await import(`./scenarios/${scenario}.mjs`)
+  const { plans, run, present } = await import(`./scenarios/${scenario}.mjs`)
   const history = createHistory(file)
   const began = nowUs()
   // Every command of a worker passes through this process: what it is late itself, it makes the workers late.
@@ -54,12 +54,12 @@ async function main({ scenario, seed, quick, json, history: file }) {
   history.close()
   delay.disable()
   const late = { p99Ms: delay.percentile(99) / 1e6, maxMs: delay.max / 1e6, load: loadavg()[0] }
-  const told = { scenario, seed, tookMs: (nowUs() - began) / 1000, late, result }
+  const told = { scenario, seed, tookMs: (nowUs() - began) / 1000, late, result, shown: present(result) }
   if (json) printJson(told)
   else printReport(told)
   return result.violations.length === 0
 
-  function report(done, all) {
-    console.error(`${((nowUs() - began) / 1e6).toFixed(0)} s: ${done} of ${all} faults`)
+  function report(progress) {
+    console.error(`${((nowUs() - began) / 1e6).toFixed(0)} s: ${progress}`)
   }
 }

@@ -20,7 +20,7 @@ export async function strikeAll(run, strikes, { deadlineUs = Number.POSITIVE_INF
     await Promise.all(together.map((strike) => strikeOne(run, strike)))
     carriedOut += together.length
     await getOver(run)
-    report(carriedOut, strikes.length)
+    report(`${carriedOut} of ${strikes.length} faults`)
   }
   return carriedOut
 }

@@ -1,20 +1,20 @@
 /** Prints what a run has met and found. Beside a zero stands what it is worth: after n trials without a hit, at most 3/n. */
-import { phaseTitles } from './phases.mjs'
-
 const shownMost = 20
 const count = (n) => n.toLocaleString('en-US')
 
-export function printReport({ scenario, seed, tookMs, late, result }) {
-  const { cells, checks, causes, takeovers, returns, kills, churn, violations } = result
+/** `shown`: { tables: [{ corner, titles, rows }], lines, numbers } as the scenario has them; a line may be [title, values in ms]. */
+export function printReport({ scenario, seed, tookMs, late, result, shown }) {
+  const { checks, violations } = result
   console.log(`Chaos: ${scenario}, seed ${seed}, ${(tookMs / 1000).toFixed(0)} s`)
   console.log(
     `the harness itself was late by ${late.p99Ms.toFixed(0)} ms (p99), ${late.maxMs.toFixed(0)} ms at most; load ${late.load.toFixed(1)}\n`,
   )
-  printCells(cells)
-  console.log(`\n${churn.joined} joins, ${churn.left} leaves; ${kills.busy} of ${kills.kills} kills met work in flight`)
-  if (takeovers.length > 0) console.log(`takeover after a kill: ${spread(takeovers)}`)
-  if (returns.length > 0) console.log(`work on all partitions after Redis is back: ${spread(returns)}`)
-  console.log(`repeats by cause: ${[...causes].map(([name, n]) => `${name} ${count(n)}`).join(', ') || 'none'}\n`)
+  for (const table of shown.tables) {
+    printTable(table)
+    console.log()
+  }
+  for (const line of shown.lines) console.log(typeof line === 'string' ? line : `${line[0]}: ${spread(line[1])}`)
+  console.log()
   for (const one of checks) console.log(lineOf(one))
   console.log()
   for (const violation of violations.slice(0, shownMost)) console.log(`VIOLATION ${violation}`)
@@ -22,38 +22,24 @@ export function printReport({ scenario, seed, tookMs, late, result }) {
   console.log(violations.length === 0 ? 'PASSED' : `FAILED: ${count(violations.length)} violations`)
 }
 
-export function printJson({ scenario, seed, tookMs, late, result }) {
-  const { cells, checks, causes, takeovers, returns, kills, churn, violations } = result
-  const rows = Object.fromEntries([...cells].map(([fault, row]) => [fault, Object.fromEntries(row)]))
+export function printJson({ scenario, seed, tookMs, late, result, shown }) {
+  const { checks, violations } = result
+  const tables = shown.tables.map(({ rows }) =>
+    Object.fromEntries([...rows].map(([name, row]) => [name, Object.fromEntries(row)])),
+  )
   const numbers = checks.map(({ what, among, found, note }) => ({ what, found: found.length, among, note }))
   const passed = violations.length === 0
-  const repeats = Object.fromEntries(causes)
   console.log(
-    JSON.stringify({
-      scenario,
-      seed,
-      tookMs,
-      late,
-      passed,
-      cells: rows,
-      checks: numbers,
-      repeats,
-      takeovers,
-      returns,
-      kills,
-      churn,
-      violations,
-    }),
+    JSON.stringify({ scenario, seed, tookMs, late, passed, tables, checks: numbers, ...shown.numbers, violations }),
   )
 }
 
-function printCells(cells) {
-  const titles = Object.values(phaseTitles)
-  const first = Math.max(...[...cells.keys()].map((name) => name.length))
-  console.log(['hits'.padEnd(first), ...titles].join(' | '))
-  for (const [fault, row] of cells)
+function printTable({ corner, titles, rows }) {
+  const first = Math.max(...[...rows.keys()].map((name) => name.length))
+  console.log([corner.padEnd(first), ...titles].join(' | '))
+  for (const [name, row] of rows)
     console.log(
-      [fault.padEnd(first), ...[...row.values()].map((n, i) => String(n).padStart(titles[i].length))].join(' | '),
+      [name.padEnd(first), ...[...row.values()].map((n, i) => String(n).padStart(titles[i].length))].join(' | '),
     )
 }
 

@@ -50,3 +50,24 @@ export function wordsOf(frame) {
 }
 
 export const isPush = (frame) => frame[0] === 0x3e
+
+/** What a reply says: texts, numbers, null, lists; an error as an Error. */
+export function readReply(frame) {
+  let at = 0
+  const read = () => {
+    const endOfLine = frame.indexOf(lineEnd, at)
+    const type = String.fromCharCode(frame[at])
+    const line = frame.toString('utf8', at + 1, endOfLine)
+    at = endOfLine + 2
+    if (type === '_' || ('$*'.includes(type) && line === '-1')) return null
+    if ('*~'.includes(type)) return Array.from({ length: Number(line) }, read)
+    if (type === '$') {
+      const text = frame.toString('utf8', at, at + Number(line))
+      at += Number(line) + 2
+      return text
+    }
+    if (type === '-') return new Error(line)
+    return type === ':' ? Number(line) : line
+  }
+  return read()
+}

@@ -9,7 +9,7 @@ import { startActor } from '../harness/actor.mjs'
 import { nowUs, until } from '../harness/clock.mjs'
 import { createCrew } from '../harness/crew.mjs'
 import { strikeAll } from '../harness/nemesis.mjs'
-import { phases } from '../harness/phases.mjs'
+import { phases, phaseTitles } from '../harness/phases.mjs'
 import { observe, startRedis } from '../harness/redis.mjs'
 import { startSampler } from '../harness/sampler.mjs'
 
@@ -75,6 +75,20 @@ export async function run({ plan, random, history, report }) {
   const faultNames = plan.strikes.map(([fault]) => fault.name)
   const { isFull, leastTakeovers, takeoverMs } = plan
   return check(history.facts, { faultNames, phases, killName: kill.name, takeoverMs, isFull, leastTakeovers })
+}
+
+export function present({ cells, causes, takeovers, returns, kills, churn }) {
+  const repeats = [...causes].map(([name, n]) => `${name} ${n.toLocaleString('en-US')}`).join(', ')
+  return {
+    tables: [{ corner: 'hits', titles: Object.values(phaseTitles), rows: cells }],
+    lines: [
+      `${churn.joined} joins, ${churn.left} leaves; ${kills.busy} of ${kills.kills} kills met work in flight`,
+      ...(takeovers.length > 0 ? [['takeover after a kill', takeovers]] : []),
+      ...(returns.length > 0 ? [['work on all partitions after Redis is back', returns]] : []),
+      `repeats by cause: ${repeats || 'none'}`,
+    ],
+    numbers: { repeats: Object.fromEntries(causes), takeovers, returns, kills, churn },
+  }
 }
 
 function hear(history, [kind, t, key, n, ...rest]) {

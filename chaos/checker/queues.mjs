@@ -1,0 +1,366 @@
+/**
+ * All checks of a queues run in one table: what was looked for, among how many, and what was found. Pure: facts in, findings out.
+ */
+import { countCells, findEmptyCells, findIdleKills } from './cells.mjs'
+import { groupSorted, readHistory } from './index.mjs'
+import { findReleases, readLeases, undoneUs } from './leases.mjs'
+
+/**
+ * `options`: { queues: [{ name, types }], handQueue, faultNames, phases, networkFaults, scripts, killName, restartName,
+ * memoryName, redeliveryMs, isFull, leastClaims, leastKills }. Only a full run must fill every cell.
+ */
+export function checkQueues(facts, options) {
+  const { faultNames, phases, networkFaults, scripts, killName, isFull, leastClaims, leastKills } = options
+  const history = indexed(facts)
+  const faults = history.of('fault')
+  const leases = readLeases(history)
+  const releases = findReleases(history, leases, options)
+  const causes = new Map()
+  for (const { cause, ...link } of releases.links) if (cause) add(causes, titleOf(cause, link, history))
+  const cells = countCells(faults.map(byRole(killName)), rowsOf(faultNames, killName), phases)
+  const network = countCells(
+    history.of('network').map(({ fault, script }) => ({ fault: script, phase: fault })),
+    scripts,
+    networkFaults,
+  )
+  const kills = findIdleKills(faults, killName)
+  const events = expectedEvents(history, options)
+  const lost = findLost(history, leases, events, options)
+  const stores = findWrongStores(history, events, options)
+  const redelivery = findSlowRedeliveries(history, releases, options)
+  const order = findDisorder(history, leases, options)
+  const fair = history.of('fair')
+  const claims = fair.reduce((sum, one) => sum + one.claims, 0)
+  const granted = history.of('granted').reduce((sum, { ids }) => sum + ids.length, 0)
+  const checked = history.of('fsck')
+  const drains = history.of('drained')
+  const settled = history.of('settled')
+  const checks = [
+    {
+      ...{ what: 'lost', among: events.total, of: 'items of acknowledged events and sends', found: lost.found },
+      note: `${lost.dead} ended as dead letters, ${lost.discarded} of them given up, ${lost.popped} popped; ${lost.undone} events were a tail that Redis lost`,
+    },
+    { what: 'ghosts', among: history.of('refused').length, of: 'refused publishes', found: findGhosts(history) },
+    { what: 'stores with a wrong count', among: stores.looked, of: 'looks at a store', found: stores.found },
+    {
+      ...{
+        what: 'live leases beside another, or gifts after an ack',
+        among: granted,
+        of: 'items given',
+        found: releases.found,
+      },
+      note: `${releases.links.length} given again, each with a cause`,
+    },
+    {
+      ...{ what: 'handlings without a lease of their own', among: history.of('began').length, of: 'handlings' },
+      found: findUnheld(leases),
+    },
+    {
+      what: 'effects missing behind an ack',
+      among: settled.length,
+      of: 'settlements',
+      found: findMissingEffects(leases, options),
+    },
+    {
+      what: 'out of order',
+      among: order.looked,
+      of: 'first deliveries',
+      found: order.found,
+      note: `${order.excused} excused by a fault`,
+    },
+    {
+      ...{
+        what: `redeliveries above ${options.redeliveryMs} ms`,
+        among: redelivery.measured.length,
+        of: 'items of the killed',
+      },
+      ...{ found: redelivery.found, note: `${redelivery.leftOut} met by another fault left out` },
+    },
+    {
+      ...{ what: 'unfair', among: claims, of: 'claims', found: fair.flatMap(({ found }) => found) },
+      note: `${count(sumOf(fair, 'items'))} items in ${count(sumOf(fair, 'turns'))} turns`,
+    },
+    {
+      what: 'findings of fsck',
+      among: checked.length,
+      of: 'runs of it',
+      found: checked.flatMap(({ findings }) => findings),
+    },
+    {
+      ...{ what: 'failures', among: drains.length, of: 'times without memory', found: findBadDrains(drains) },
+      note: `${sumOf(drains, 'refusals')} publishes and ${sumOf(drains, 'unsent')} sends refused, ${count(sumOf(drains, 'backlog'))} waiting items worked off`,
+    },
+    { what: 'leftovers', among: history.of('left').length, of: 'looks at what is left', found: findLeftovers(history) },
+    {
+      ...{ what: 'surprises', among: faults.length, of: 'faults', found: findSurprises(history, options) },
+      note: `${history.of('missed').length} not struck as planned, ${history.of('unstarted').length} starts failed`,
+    },
+  ]
+  const tooFew = [
+    ...(claims < leastClaims ? [`only ${claims} claims were judged for fairness, ${leastClaims} are needed`] : []),
+    ...(kills.kills < leastKills ? [`only ${kills.kills} processes were killed, ${leastKills} are needed`] : []),
+  ]
+  const coverage = isFull ? [...emptyCells(cells), ...findEmptyCells(network).map(calledScript), ...tooFew] : []
+  const violations = [...checks.flatMap(({ found }) => found), ...coverage, ...kills.found]
+  return {
+    cells,
+    network,
+    checks,
+    causes,
+    redeliveries: redelivery.measured,
+    kills,
+    joined: history.of('joined').length,
+    violations,
+  }
+}
+
+const count = (n) => n.toLocaleString('en-US')
+const sumOf = (list, field) => list.reduce((sum, one) => sum + one[field], 0)
+const add = (map, name) => void map.set(name, (map.get(name) ?? 0) + 1)
+const calledScript = (text) => text.replace('a worker in phase', 'a call that is')
+
+function indexed(facts) {
+  const withoutEvents = readHistory([])
+  const byKind = groupSorted(
+    facts,
+    ({ kind }) => kind,
+    () => 0,
+  )
+  return { ...withoutEvents, of: (kind) => byKind.get(kind) ?? [] }
+}
+
+/** Kills of workers and of routers are rows of their own. */
+const byRole = (killName) => (fact) => (fact.fault === killName ? { ...fact, fault: `${killName} ${fact.role}` } : fact)
+const rowsOf = (names, killName) =>
+  names.flatMap((name) => (name === killName ? [`${name} worker`, `${name} router`] : [name]))
+
+/** A router claims and handles nothing. */
+function emptyCells(cells) {
+  const ofRouters = new Set(['idle', 'route', 'commit'])
+  const possible = [...cells].map(([fault, row]) => [
+    fault,
+    fault.endsWith(' router') ? new Map([...row].filter(([phase]) => ofRouters.has(phase))) : row,
+  ])
+  // What strikes all at once meets them wherever they are.
+  return findEmptyCells(possible.filter(([fault]) => /^(kill|SIGSTOP|blocked)/.test(fault)))
+}
+
+/** What has to be in each queue: ids with tenant and number of acknowledged events, and of sends. */
+function expectedEvents({ of }, { queues, handQueue }) {
+  const acked = of('acked')
+  const byQueue = new Map(
+    queues.map(({ name, types }) => [
+      name,
+      new Map(acked.filter(({ type }) => types.includes(type)).map((one) => [one.id, one])),
+    ]),
+  )
+  byQueue.set(handQueue, new Map(of('sent').map((one) => [one.id, one])))
+  return { byQueue, total: [...byQueue.values()].reduce((sum, ids) => sum + ids.size, 0) }
+}
+
+/** Each item was acked, popped, given up by a discard, or is a dead letter still. */
+function findLost({ of }, { items }, { byQueue }, { restartName }) {
+  const dead = new Set(of('dead').flatMap(({ queue, ids }) => ids.map((id) => `${queue} ${id}`)))
+  const restarts = of('fault').filter(({ fault }) => fault === restartName)
+  const logged = new Set(of('logged').flatMap(({ ids }) => ids))
+  const found = []
+  let [undone, discarded, popped] = [0, 0, 0]
+  for (const [queue, ids] of byQueue) {
+    const survivors = lastSurvivors(items, queue)
+    for (const [id, event] of ids) {
+      const item = items.get(`${queue} ${id}`)
+      const isPopped = item?.grants.some(({ token }) => token === '')
+      if (isPopped) popped += 1
+      if (item?.isDiscarded) discarded += 1
+      if (isPopped || item?.isDiscarded || dead.has(`${queue} ${id}`)) continue
+      if (item?.settles.some(({ outcome, word }) => outcome === 'ack' && word !== 'stale')) continue
+      if (!logged.has(id) && isTail(event, restarts, survivors)) undone += 1
+      else found.push(`${queue}: ${id} (${event.tenant ?? 'sent'} ${event.n ?? ''}) was acknowledged and never done`)
+    }
+  }
+  return { found, dead: dead.size, discarded, popped, undone }
+}
+
+/** Whether a crash of Redis may have taken it: acknowledged right before one, and nothing after it in its partition survived that. */
+function isTail({ t, id }, restarts, survivors) {
+  const crash = restarts.find((one) => t <= one.until && t >= one.t - undoneUs)
+  if (!crash) return false
+  const [partition, seq] = id.split('-').map(Number)
+  return !(survivors.get(partition) ?? []).some((one) => one.seq > seq && one.at < crash.t)
+}
+
+function lastSurvivors(items, queue) {
+  const survivors = new Map()
+  for (const item of items.values()) {
+    if (item.queue !== queue || item.begins.length === 0) continue
+    const [partition, seq] = item.id.split('-').map(Number)
+    const list = survivors.get(partition)
+    const one = { seq, at: item.begins[0].t }
+    if (list) list.push(one)
+    else survivors.set(partition, [one])
+  }
+  return survivors
+}
+
+/** What was refused was never handled. */
+function findGhosts({ of }) {
+  const refused = new Set(of('refused').map(({ tenant, n }) => `${tenant} ${n}`))
+  const ghosts = new Set(
+    of('began').flatMap(({ tenant, n }) => (refused.has(`${tenant} ${n}`) ? [`${tenant} ${n}`] : [])),
+  )
+  return [...ghosts].map((name) => `${name} was refused, and handled all the same`)
+}
+
+/** At every look in a quiet moment: each matching event has entered each store exactly once, and the counts balance. */
+function findWrongStores({ of }, { byQueue }) {
+  const found = []
+  const looks = of('store')
+  const sorted = new Map(
+    [...byQueue].map(([name, ids]) => [name, [...ids.values()].map(({ t }) => t).sort((a, b) => a - b)]),
+  )
+  for (const { t, queue, entered, out, expired, dropped, discarded, waiting, later, held, dead, undone = 0 } of looks) {
+    const expected = sorted.get(queue).filter((at) => at <= t).length - undone
+    if (entered !== expected) found.push(`${queue}: ${entered} items have entered, ${expected} events match`)
+    const places = out + expired + dropped + discarded + waiting + later + held + dead
+    if (entered !== places) found.push(`${queue}: ${entered} items have entered, ${places} are accounted for`)
+    if (waiting + later + held > 0)
+      found.push(`${queue}: ${waiting} wait, ${later} are for later, ${held} held in a quiet moment`)
+  }
+  return { looked: looks.length, found }
+}
+
+/** Each handling has a lease of its own: no worker begins an item more often than it was given it. */
+function findUnheld({ items }) {
+  const found = []
+  for (const { queue, id, begins, grants } of items.values()) {
+    for (const worker of new Set(begins.map((one) => one.worker))) {
+      const began = begins.filter((one) => one.worker === worker).length
+      const tokens = new Set(grants.filter((one) => one.worker === worker).map(({ token }) => token)).size
+      if (began > tokens) found.push(`${queue} ${id}: ${worker} began it ${began} times under ${tokens} leases`)
+    }
+  }
+  return found
+}
+
+/** A worker acks only what its handler was through with. */
+function findMissingEffects({ items }, { handQueue }) {
+  const found = []
+  for (const { queue, id, settles, ends } of items.values()) {
+    if (queue === handQueue || queue.startsWith('brief')) continue
+    for (const { worker, outcome, t } of settles)
+      if (outcome === 'ack' && !ends.some((one) => one.worker === worker && one.how === 'done' && one.t <= t))
+        found.push(`${queue} ${id}: ${worker} acked it before its handler was through`)
+  }
+  return found
+}
+
+/** Per queue and tenant: first deliveries in the order in which the events were published. */
+function findDisorder({ of }, { items, serverUs }, { queues, restartName, redeliveryMs }) {
+  const numbers = new Map(of('acked').map(({ id, tenant, n }) => [id, { tenant, n }]))
+  const unsure = of('unsure')
+  const restarts = of('fault').filter(({ fault }) => fault === restartName)
+  const names = new Set(queues.map(({ name }) => name))
+  const firsts = []
+  for (const { queue, id, grants } of items.values()) {
+    const known = numbers.get(id)
+    // One that was tried before was given by a claim whose answer nobody saw.
+    if (names.has(queue) && known && grants[0]?.attempts === 0) firsts.push({ queue, id, ...known, ...grants[0] })
+  }
+  const inOrder = (a, b) => a.at - b.at || (a.token === b.token ? a.place - b.place : a.answeredAt - b.answeredAt)
+  const found = []
+  let excused = 0
+  for (const [lane, list] of groupSorted(firsts, ({ queue, tenant }) => `${queue} ${tenant}`, inOrder)) {
+    let highest = list[0]
+    for (const one of list.slice(1)) {
+      const isSure = one.at > highest.at || one.token === highest.token
+      if (one.n < highest.n && isSure) {
+        if (isExcused(one)) excused += 1
+        else found.push(`${lane}: number ${one.n} (${one.id}) was given after number ${highest.n} (${highest.id})`)
+      }
+      if (one.n > highest.n) highest = one
+    }
+  }
+  return { looked: firsts.length, found, excused }
+
+  // A claim whose answer nobody saw had given it before, or Redis has forgotten that it did.
+  function isExcused({ queue, at }) {
+    const from = at - redeliveryMs * 1000 - undoneUs
+    const near = (t) => serverUs(t) >= from && serverUs(t) <= at
+    return (
+      unsure.some((one) => one.queue === queue && near(one.t)) ||
+      restarts.some(({ t, until }) => near(t) || near(until))
+    )
+  }
+}
+
+/** From a kill, or from when the dead one's claim arrived, until the item was given to another. */
+function findSlowRedeliveries({ of }, { links }, { killName, redeliveryMs }) {
+  const kills = new Map(
+    of('fault')
+      .filter(({ fault }) => fault === killName)
+      .map((kill) => [kill.worker, kill]),
+  )
+  const others = of('fault').filter(({ worker }) => worker === undefined)
+  const measured = []
+  const found = []
+  let leftOut = 0
+  for (const { queue, id, first, second, cause } of links) {
+    const kill = kills.get(first.worker)
+    if (!kill || (cause !== 'lapsed' && cause !== 'taken over')) continue
+    const from = Math.max(kill.t, first.t)
+    const tookMs = (second.answeredAt - from) / 1000
+    if (tookMs < 0) continue
+    if (others.some(({ t, until }) => t <= second.answeredAt && until >= from)) {
+      leftOut += 1
+      continue
+    }
+    measured.push(tookMs)
+    if (tookMs > redeliveryMs)
+      found.push(`${queue} ${id}: given again ${tookMs.toFixed(0)} ms after the kill of ${first.worker} only`)
+  }
+  return { measured, found, leftOut }
+}
+
+/** Why a lease lapsed: what struck its holder, or Redis, meanwhile. */
+function titleOf(cause, { first, second }, { of }) {
+  if (cause !== 'lapsed') return cause
+  const inEffect = ({ t, until }) => t <= second.answeredAt && until >= first.t
+  const own = of('fault').find((one) => one.worker === first.worker && inEffect(one))
+  const network = of('network').find((one) => one.worker === first.worker && inEffect(one))
+  const redis = of('fault').find((one) => one.worker === undefined && inEffect(one))
+  const why = own?.fault ?? network?.fault ?? redis?.fault
+  return `lapsed (${why ?? (first.worker === 'hand' ? 'left by hand' : 'renewed too late')})`
+}
+
+function findBadDrains(drains) {
+  return drains.flatMap(({ refused, drained, backlog, tookMs }) => [
+    ...(refused ? [] : ['without memory publishes and sends were not refused']),
+    ...(drained
+      ? []
+      : [`without memory ${backlog} waiting items were not worked off in ${(tookMs / 1000).toFixed(0)} s`]),
+  ])
+}
+
+function findLeftovers({ of }) {
+  return of('left').flatMap(({ what, keys }) => keys.map((key) => `${what}: ${key} is left`))
+}
+
+function findSurprises({ of }, { memoryName }) {
+  const scarce = of('fault').filter(({ fault }) => fault === memoryName)
+  const isExpected = ({ t, code }) =>
+    code === 'REDIS_OUT_OF_MEMORY' && scarce.some((one) => t >= one.t && t <= one.until + 1e6)
+  return [
+    ...of('crashed').map(({ worker, code, signal }) => `${worker} ended by itself with ${signal ?? `exit ${code}`}`),
+    ...of('stalled').map(({ what, tookMs }) => `${what}: not within ${(tookMs / 1000).toFixed(0)} s`),
+    ...of('gap').map(({ worker, said }) => `${worker} was told of a gap in partition ${said}`),
+    ...of('remade').map(({ worker, said }) => `${worker} had to make the store of ${said} again`),
+    ...of('stuck').map(({ worker, said }) => `${worker} was stuck: ${said}`),
+    ...of('surprise').map(({ code }) => `by hand: ${code}`),
+    ...of('refused')
+      .filter((one) => !isExpected(one))
+      .map(({ tenant, n, code }) => `the publish of ${tenant} ${n} ended with ${code}`),
+    ...of('unsent')
+      .filter((one) => !isExpected(one))
+      .map(({ code }) => `a send ended with ${code}`),
+  ]
+}

@@ -1,0 +1,40 @@
+/**
+ * What the network does to calls of scripts: which fault is to meet the next call of which script, and how often each has met
+ * each. A call is struck only where it is wanted, so that every cell of the table gets its share.
+ */
+import { nowUs } from './clock.mjs'
+import { scriptNames } from './scripts.mjs'
+
+export const networkFaults = ['request lost', 'reply lost', 'doubled']
+const restMs = 30 // between two faults: a process that is cut again while it reconnects shows nothing new
+
+export function createNetwork({ history, random }) {
+  const wanted = new Map(scriptNames.map((name) => [name, []]))
+  const calls = new Map(scriptNames.map((name) => [name, 0]))
+  let quietUntil = 0
+  return {
+    calls,
+    seen: (script) => void calls.set(script, calls.get(script) + 1),
+    /** Each fault is to meet each script so often. */
+    want(times) {
+      for (const list of wanted.values())
+        list.push(...random.shuffled(Array.from({ length: times }, () => networkFaults).flat()))
+    },
+    get missing() {
+      return [...wanted.values()].reduce((sum, list) => sum + list.length, 0)
+    },
+    forget() {
+      for (const list of wanted.values()) list.length = 0
+    },
+    faultOf(script, worker) {
+      const list = wanted.get(script)
+      if (list.length === 0) return undefined
+      const t = nowUs()
+      if (t < quietUntil) return undefined
+      quietUntil = t + restMs * 1000
+      const fault = list.pop()
+      history.add('network', { t, until: t, fault, script, worker })
+      return fault
+    },
+  }
+}

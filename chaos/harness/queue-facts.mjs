@@ -1,0 +1,85 @@
+/**
+ * From calls that a proxy saw to facts. Only what was given, held, settled or moved is of interest; calls that nobody
+ * answered are told as such, because they may have been carried out.
+ *
+ *   granted   { queue, token, now, leaseMs, ids, attempts }  a claim was answered with these; token '' took them for good
+ *   unsure    { queue, script, token }                       a claim or pop that has no answer
+ *   settled   { queue, token, id, outcome, word }            word: settled, stale, or unsure without an answer
+ *   renewed   { queue, tokens, leaseMs }                     those that were held
+ *   extended  { queue, token, id, own, now, leaseMs, word }
+ *   entered   { queue, name }                                what earlier starts of this name held went back
+ *   redriven, discarded { queue, ids }
+ *
+ * Each with t, when the call was passed on, answeredAt, and the actor.
+ */
+import { readCall } from './scripts.mjs'
+
+const own = 4 // arguments that every script of a store is given first
+const valuesOf = { ack: 1, back: 1, retry: 3, dead: 2, throttle: 2 }
+
+/** Answers a list of [kind, fact]. */
+export function factsOf({ script, frame, reply }) {
+  const read = readers[script]
+  if (!read || (reply instanceof Error && !/^UNKNOWN/.test(reply.message))) return []
+  const { queue, args } = readCall(frame)
+  return read(args.slice(own), reply).map(([kind, fact]) => [kind, { queue, ...fact }])
+}
+
+const readers = {
+  claim,
+  pop: claim,
+  settle,
+  renew,
+  extend,
+  enter,
+  redrive: moved('redriven'),
+  discard: moved('discarded'),
+}
+
+function claim([token, , leaseMs], reply) {
+  if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token }]]
+  const [word, , now, , , ...items] = reply
+  if (word !== 'claimed' || items.length === 0) return []
+  const headers = items.map((item) => item.slice(0, item.indexOf('\n')).split(' '))
+  const ids = headers.map(([id]) => id)
+  const attempts = headers.map((header) => Number(header[3]))
+  return [['granted', { token, now: Number(now), leaseMs: Number(leaseMs), ids, attempts }]]
+}
+
+function settle(args, reply) {
+  if (reply?.[0] === 'gone') return []
+  const stale = new Set(reply?.slice(1) ?? [])
+  const facts = []
+  let place = 0
+  for (let at = 0; at < args.length; ) {
+    const [token, outcome, size] = args.slice(at, at + 3)
+    const step = valuesOf[outcome]
+    for (let i = 0; i < Number(size); i += 1) {
+      place += 1
+      const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
+      facts.push(['settled', { token, id: args[at + 3 + i * step], outcome, word }])
+    }
+    at += 3 + Number(size) * step
+  }
+  return facts
+}
+
+function renew([leaseMs, ...tokens], reply) {
+  if (!reply) return []
+  const lost = new Set(reply.slice(1))
+  return [['renewed', { leaseMs: Number(leaseMs), tokens: tokens.filter((token) => !lost.has(token)) }]]
+}
+
+function extend([token, id, ms, ownToken], reply) {
+  const word = reply?.[0] ?? 'unsure'
+  const now = word === 'extended' ? Number(reply[2]) - Number(ms) : undefined
+  return [['extended', { token, id, own: ownToken, leaseMs: Number(ms), now, word }]]
+}
+
+function enter([act, name], reply) {
+  return act === 'enter' && reply?.[0] !== 'gone' ? [['entered', { name }]] : []
+}
+
+function moved(kind) {
+  return (ids, reply) => (reply?.[0] === 'gone' ? [] : [[kind, { ids }]])
+}
