@@ -32,11 +32,13 @@ const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.idle,
   keys.waiting,
 ]
-const storeArgs = ({ keys, nowMs }: StoreInput): ScriptArg[] => [
+/** `field`: what of the store is read besides. */
+const storeArgs = ({ keys, nowMs }: StoreInput, field = ''): ScriptArg[] => [
   nowMs ?? '',
   keys.rankedPrefix,
   keys.heldPrefix,
   keys.laneWake,
+  field,
 ]
 const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.keys.remembered, input.keys.forget]
 
@@ -84,10 +86,9 @@ export const acceptScript = defineScript({
   parts,
   keys: (input: AcceptInput) => storeKeys(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, `applied:${input.partition}`),
     input.revision,
     input.born,
-    input.partition,
     input.first,
     input.last,
     ...input.groups.flatMap(({ lane, items }) => [lane, items.length, ...items]),
@@ -179,7 +180,7 @@ export const claimScript = defineScript({
   parts: plannedParts,
   keys: (input: ClaimInput) => storeKeys(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, `worker:${input.worker}`),
     input.token ?? '',
     input.n,
     input.leaseMs,
