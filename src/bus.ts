@@ -49,6 +49,7 @@ import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import { type Left, whenDrained } from './sinks/queue/drain.ts'
 import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
@@ -134,7 +135,7 @@ export class Bus<R extends Registry = Registry> {
     })
     this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
     this.queues = createQueuesView({
-      ...{ source: this.#backbone, subscriptions, clock: settings.clock },
+      ...{ source: this.#backbone, subscriptions, queues: this.#queues, clock: settings.clock },
       connection: async () => (await this.#backbone.open()).reads,
     })
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
@@ -270,7 +271,7 @@ export class Bus<R extends Registry = Registry> {
     return fsck(this.#backbone)
   }
 
-  /** The names of the processors and tasks declared on this bus. */
+  /** The names of the processors, queues and tasks declared on this bus. */
   declared(): readonly string[] {
     return [...this.#processors.names, ...this.#queues.names, ...this.#worker.tasks.names]
   }
@@ -306,6 +307,19 @@ export class Bus<R extends Registry = Registry> {
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
+  }
+
+  /**
+   * Runs, and resolves when nothing is left to do: everything published before is routed, and no queue that this process works on
+   * has an item that can be given or is held. Answers what is left in each: for a later time, or because it is paused.
+   */
+  async drained({ signal }: { signal?: AbortSignal } = {}): Promise<Left[]> {
+    await (this.#running ?? this.run())
+    return whenDrained({
+      ...{ source: this.#backbone, clock: this.#settings.clock, network: this.#settings.network, signal },
+      queues: this.#queues.workedOn,
+      begun: () => this.#queues.begun,
+    })
   }
 
   #retain(retainer: Retainer): void {

@@ -25,11 +25,13 @@ const layers: Record<string, readonly string[]> = {
   publish: ['log', 'redis', 'runtime'],
   tasks: ['group', 'publish', 'log', 'redis', 'runtime'],
   route: ['group', 'log', 'redis', 'runtime'],
+  lanes: ['redis', 'runtime'],
+  'sinks/queue': ['lanes', 'route', 'publish', 'log', 'redis', 'runtime'],
   'sinks/stream': ['group', 'log', 'redis', 'runtime'],
   'sinks/queue': ['route', 'lanes', 'publish', 'log', 'redis', 'runtime'],
   'sinks/live': ['log', 'redis', 'runtime'],
-  http: ['log', 'redis', 'runtime', 'sinks/live', 'sinks/stream'],
-  cli: ['log', 'redis', 'runtime', 'http', 'sinks/stream'],
+  http: ['log', 'redis', 'runtime', 'sinks/live', 'sinks/queue', 'sinks/stream'],
+  cli: ['log', 'redis', 'runtime', 'http', 'sinks/queue', 'sinks/stream'],
   testing: ['redis', 'runtime'],
 }
 // The root files that stand above the folders: only doors may import them.
