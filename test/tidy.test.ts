@@ -25,8 +25,6 @@ const layers: Record<string, readonly string[]> = {
   publish: ['log', 'redis', 'runtime'],
   tasks: ['group', 'publish', 'log', 'redis', 'runtime'],
   route: ['group', 'log', 'redis', 'runtime'],
-  lanes: ['redis', 'runtime'],
-  'sinks/queue': ['lanes', 'route', 'publish', 'log', 'redis', 'runtime'],
   'sinks/stream': ['group', 'log', 'redis', 'runtime'],
   'sinks/queue': ['route', 'lanes', 'publish', 'log', 'redis', 'runtime'],
   'sinks/live': ['log', 'redis', 'runtime'],
