@@ -30,8 +30,8 @@ import { type Duration, durationOf } from './duration.ts'
 import { BusbarError } from './errors.ts'
 import { defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { checkTenant, checkText } from './event-checks.ts'
+import { type Finding, fsck } from './fsck.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
-import { type Finding, fsck } from './log/fsck.ts'
 import { LogGrowth } from './log/growth.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
 import type { Retainer } from './log/retention.ts'
@@ -266,7 +266,7 @@ export class Bus<R extends Registry = Registry> {
     return this.#backbone.read((redis, { name }) => readWorkers(redis, name, this.#settings))
   }
 
-  /** Checks the log while it is in use. Yields what is wrong; nothing when all is well. */
+  /** Checks everything stored while it is in use. Yields what is wrong; nothing when all is well. */
   fsck(): AsyncGenerator<Finding, void, undefined> {
     return fsck(this.#backbone)
   }
