@@ -54,6 +54,7 @@ import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/op
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
 import { QueueSink } from './sinks/queue/sink.ts'
+import { sweepDuty } from './sinks/queue/sweep.ts'
 import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
 import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
@@ -121,7 +122,13 @@ export class Bus<R extends Registry = Registry> {
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings)
     this.delayed = publishing.delayer
-    this.#worker = new Worker({ ...settings, source: this.#backbone, publishing })
+    this.#worker = new Worker({
+      ...{ ...settings, source: this.#backbone, publishing },
+      duties: {
+        'leader.queues': ({ namespace, reads }) =>
+          sweepDuty({ ...settings, namespace: namespace.name, connection: reads }),
+      },
+    })
     this.schedules = this.#worker.schedules
     this.#processors = new Processors({ ...settings, source: this.#backbone })
     const openQueue = () => this.#openQueue()

@@ -24,7 +24,8 @@
 -- Replies {'seen', marks, counters, answer…}  marks: changes with the store; an answer for each ask: {where to go on or '', row…}
 --         {'gone'}                           there is no such store
 
-local remembered, forget, argv = KEYS[12], KEYS[13], ARGV
+local argv = ARGV
+local remembered, forget = KEYS[12], KEYS[13]
 local most = tonumber(argv[6])
 
 if not revision then return {'gone'} end
@@ -116,7 +117,7 @@ function sections.waiting(from, name)
   local place, record = tonumber(from), redis.call('HGET', lanes, name)
   local plain, ranked = redis.call('LLEN', lane_prefix .. name), redis.call('ZCARD', ranked_prefix .. name)
   local said = {}
-  if record and #record == record_bytes then said = numbers(struct.unpack('>I4I6', record)) end
+  if record and #record == record_bytes then said = numbers(struct.unpack('>I8I8', record)) end
   local answer = {'', {said[1] or '', said[2] or ''}}
   local function add(kind, items)
     for i = 1, #items do

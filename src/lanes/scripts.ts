@@ -380,7 +380,7 @@ type RawAnswer = readonly [next: string, ...rows: (string | number)[][]]
 
 /** Undefined when there is no such store. */
 export const fsckScript = defineScript({
-  file: file('fsck'),
+  file: new URL('./fsck.lua', import.meta.url),
   parts,
   keys: (input: FsckInput) => withMemory(input),
   args: (input) => [

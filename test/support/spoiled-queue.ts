@@ -25,27 +25,13 @@ export interface SpoiledQueue {
   rewrite(lane: string, change: Partial<LaneRecord>): Promise<void>
 }
 
-const widths = {
-  waiting: 4,
-  bytes: 6,
-  ranked: 4,
-  later: 4,
-  held: 4,
-  dead: 4,
-  entered: 6,
-  left: 6,
-  notBefore: 6,
-  credit: 4,
-}
-
+/** As store.part.lua packs it. */
 export function packRecord(record: LaneRecord): Buffer {
-  return Buffer.concat(
-    Object.entries(widths).map(([name, bytes]) => {
-      const piece = Buffer.alloc(bytes)
-      piece.writeUIntBE(record[name as keyof LaneRecord], 0, bytes)
-      return piece
-    }),
-  )
+  const { waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit } = record
+  const numbers = [waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit]
+  const packed = Buffer.alloc(8 * numbers.length)
+  for (const [i, number] of numbers.entries()) packed.writeBigUInt64BE(BigInt(number), 8 * i)
+  return packed
 }
 
 /** acme: three waiting, one held, one for later, one dead; globex: two waiting; slow: one, and it has to wait. */
