@@ -154,7 +154,8 @@ test('a queue of many lanes and items is read to its end, in steps', async () =>
 
   // Items move between any two of its reads: it has too many to be read at once, so they are not compared.
   const { findings } = await fsckWhile(redis, bus.namespace, async (read, ask) => {
-    await redis.rpoplpush(`${keys.lanePrefix}big`, `${keys.lanePrefix}big`)
+    const [first, last] = await redis.hmget(keys.waiting, 'big 0', 'big 4999')
+    await redis.hset(keys.waiting, { 'big 0': last!, 'big 4999': first! })
     await redis.hincrby(keys.store, 'turn', read)
     return ask()
   })

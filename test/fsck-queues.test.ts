@@ -34,12 +34,16 @@ const textOf = (id: string) => `${header(id)}\n${envelope()}`
 
 /** One more item that waits in acme, as its record and the counters say. */
 async function addWaiting({ redis, keys, recordOf, rewrite }: SpoiledQueue, text: string): Promise<void> {
-  const { waiting, bytes, entered } = await recordOf('acme')
-  await redis.rpush(`${keys.lanePrefix}acme`, text)
-  await rewrite('acme', { waiting: waiting + 1, bytes: bytes + text.length, entered: entered + 1 })
+  const { tail, bytes, entered } = await recordOf('acme')
+  await redis.hset(keys.waiting, `acme ${tail}`, text)
+  await rewrite('acme', { tail: tail + 1, bytes: bytes + text.length, entered: entered + 1 })
   for (const name of ['waiting', 'in']) await redis.hincrby(keys.store, name, 1)
   await redis.hincrby(keys.store, 'bytes', text.length)
 }
+
+const firstPlace = async ({ recordOf }: SpoiledQueue, name: string) => `${name} ${(await recordOf(name)).head}`
+const firstOf = async (queue: SpoiledQueue, name: string) =>
+  (await queue.redis.hget(queue.keys.waiting, await firstPlace(queue, name)))!
 
 test('[Q40] a sound queue has nothing to report', async () => {
   expect(await (await soundQueue()).findings()).toEqual([])
@@ -59,13 +63,15 @@ finds('queue-items', {
     return { where: item(queue.dead), problem: 'it is in two places: dead and waiting' }
   },
   'an item waits twice': async (queue) => {
-    const [first] = await queue.redis.lrange(`${queue.keys.lanePrefix}acme`, '0', '0')
-    await addWaiting(queue, first!)
+    await addWaiting(queue, await firstOf(queue, 'acme'))
     return { where: item(queue.waiting[0]!), problem: 'it is in two places: waiting and waiting' }
   },
   'a text that is no item': async (queue) => {
     await addWaiting(queue, 'nonsense')
-    return { where: 'place 2 of lane "acme" of queue "mail"', problem: 'it cannot be read as an item' }
+    return {
+      where: expect.stringMatching(/^plain place \d+ of lane "acme" of queue "mail"$/),
+      problem: 'it cannot be read as an item',
+    }
   },
   'an item without an envelope': async (queue) => {
     await addWaiting(queue, `${header('x')}\n{"tenant":"acme"}\n1`)
@@ -80,19 +86,17 @@ finds('queue-items', {
     return { where: item('x'), problem: expect.stringContaining('of the tenant "other"') }
   },
   'an item in the list of another lane': async (queue) => {
-    const [from, to] = ['acme', 'globex'].map((name) => queue.keys.lanePrefix + name) as [string, string]
-    const [mine] = await queue.redis.lrange(from, '0', '0')
-    const [other] = await queue.redis.lrange(to, '0', '0')
-    await queue.redis.lset(from, 0, other!)
-    await queue.redis.lset(to, 0, mine!)
+    const [mine, other] = [await firstOf(queue, 'acme'), await firstOf(queue, 'globex')]
+    await queue.redis.hset(queue.keys.waiting, await firstPlace(queue, 'acme'), other)
+    await queue.redis.hset(queue.keys.waiting, await firstPlace(queue, 'globex'), mine)
     const problem = expect.stringContaining('it waits in the lane')
-    const [first, second] = [other!.split(' ')[0]!, queue.waiting[0]!].map((id) => ({ where: item(id), problem }))
+    const [first, second] = [other.split(' ')[0]!, queue.waiting[0]!].map((id) => ({ where: item(id), problem }))
     const [acme, globex] = ['acme', 'globex'].map((name) => ({ check: 'queue-lanes' as const, where: lane(name) }))
     return [first!, acme!, second!, globex!]
   },
-  'an item with a priority in the list': async (queue) => {
+  'an item with a priority at a place without one': async (queue) => {
     await addWaiting(queue, `${header('x', { priority: 3 })}\n${envelope()}`)
-    return { where: item('x'), problem: 'its priority is 3, but it is in the list' }
+    return { where: item('x'), problem: 'its priority is 3, but its place is plain' }
   },
   'an item under the id of another': async ({ redis, keys, held }) => {
     const text = (await redis.hget(keys.heldPrefix + held.token, held.id))!
@@ -102,17 +106,41 @@ finds('queue-items', {
 })
 
 finds('queue-lanes', {
-  'fewer waiting than its record says': async ({ redis, keys }) => {
-    await redis.lpop(`${keys.lanePrefix}globex`)
-    return { where: lane('globex'), problem: 'its record says 2 waiting, there are 1' }
+  'nothing at a place that is in use': async (queue) => {
+    const place = await firstPlace(queue, 'globex')
+    const { bytes } = await queue.recordOf('globex')
+    const { length } = await firstOf(queue, 'globex')
+    await queue.redis.hdel(queue.keys.waiting, place)
+    await queue.rewrite('globex', { bytes: bytes - length })
+    await queue.redis.hincrby(queue.keys.store, 'bytes', -length)
+    return [
+      { where: lane('globex'), problem: `nothing is at its place ${place.split(' ')[1]}` },
+      { where: whole, problem: 'its lanes have 5 places in use, there are 4' },
+    ]
   },
-  'more waiting than its record says': async ({ redis, keys }) => {
-    await redis.rpush(`${keys.lanePrefix}globex`, `${header('x', { at: 'globex' })}\n${envelope('globex')}`)
-    return { where: lane('globex'), problem: 'its record says 2 waiting, there are 3' }
+  'something at a place that is not in use': async ({ redis, keys }) => {
+    await redis.hset(keys.waiting, 'globex 999', `${header('x', { at: 'globex' })}\n${envelope('globex')}`)
+    return { where: whole, problem: 'its lanes have 5 places in use, there are 6' }
+  },
+  'places of a lane without a record': async ({ redis, keys }) => {
+    await redis.hset(keys.waiting, 'nobody 0', textOf('x'))
+    return { where: whole, problem: 'its lanes have 5 places in use, there are 6' }
+  },
+  'a head behind the tail': async ({ rewrite, recordOf }) => {
+    const { head, entered } = await recordOf('slow')
+    await rewrite('slow', { head: head + 2, entered: entered - 2 })
+    return [
+      { where: lane('slow'), problem: `its places go from ${head + 2} to before ${head + 1}` },
+      { where: whole, problem: 'its lanes have 3 places in use, there are 5' },
+      { check: 'queue-counters', where: whole, problem: 'its counters say 6 waiting, its lanes 4' },
+    ]
   },
   'another number with a priority': async ({ rewrite }) => {
     await rewrite('acme', { ranked: 0 })
-    return { where: lane('acme'), problem: 'its record says 0 with a priority, there are 1' }
+    return [
+      { where: lane('acme'), problem: 'its record says 0 with a priority, there are 1' },
+      { check: 'queue-counters', where: whole, problem: 'its counters say 6 waiting, its lanes 5' },
+    ]
   },
   'other bytes': async ({ rewrite, recordOf, redis, keys }) => {
     const { bytes } = await recordOf('acme')
@@ -149,7 +177,7 @@ finds('queue-lanes', {
     ]
   },
   'a record of nothing': async ({ redis, keys }) => {
-    await redis.hset(keys.lanes, 'empty', Buffer.alloc(80))
+    await redis.hset(keys.lanes, 'empty', Buffer.alloc(88))
     return { where: lane('empty'), problem: 'it has a record, but nothing to count' }
   },
   'a record that cannot be read': async ({ redis, keys }) => {
@@ -281,10 +309,6 @@ finds('queue-keys', {
     await redis.hset(`${keys.heldPrefix}token`, 'x', textOf('x'))
     return { where: `key "${keys.heldPrefix}token"`, problem: 'it is held under no lease' }
   },
-  'lists of lanes without a record': async ({ redis, keys }) => {
-    await redis.rpush(`${keys.lanePrefix}nobody`, textOf('x'))
-    return { where: `key "${keys.lanePrefix}nobody"`, problem: 'its lane has no record' }
-  },
   'ranked items of a lane without a record': async ({ redis, keys }) => {
     await redis.zadd(`${keys.rankedPrefix}nobody`, 1, textOf('x'))
     return { where: `key "${keys.rankedPrefix}nobody"`, problem: 'its lane has no record' }
@@ -292,7 +316,7 @@ finds('queue-keys', {
   'keys of a queue that is not registered, reported once': async ({ redis, bus }) => {
     const left = queueKeys(bus.namespace, 'left')
     await redis.hset(left.store, 'revision', 1)
-    await redis.rpush(`${left.lanePrefix}acme`, textOf('x'))
+    await redis.hset(left.waiting, 'acme 0', textOf('x'))
     return { where: 'queue "left"', problem: expect.stringContaining('it is not registered, but has keys') }
   },
 })

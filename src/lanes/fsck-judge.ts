@@ -25,11 +25,13 @@ export interface StoreCounts {
   remembered: number
   weights: number
   weighted: number
+  /** Places in use. */
+  places: number
 }
 
 const countNames: readonly (keyof StoreCounts)[] = [
   ...(['waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'] as const),
-  ...(['later', 'dead', 'lanes', 'leases', 'remembered', 'weights', 'weighted'] as const),
+  ...(['later', 'dead', 'lanes', 'leases', 'remembered', 'weights', 'weighted', 'places'] as const),
 ]
 
 export const readCounts = (counters: readonly string[]): StoreCounts =>
@@ -38,6 +40,8 @@ export const readCounts = (counters: readonly string[]): StoreCounts =>
 /** A lane's record, and what is there. */
 interface Lane {
   waiting: number
+  /** Of those, without a priority. */
+  plain: number
   bytes: number
   later: number
   held: number
@@ -45,7 +49,7 @@ interface Lane {
 }
 
 /** What was met of a lane's items. */
-type Met = Lane
+type Met = Omit<Lane, 'plain'>
 
 interface DescribedItem {
   id: string
@@ -54,6 +58,8 @@ interface DescribedItem {
   priority: number
   tenant: string
 }
+
+type Numbers10 = [number, number, number, number, number, number, number, number, number, number]
 
 type Place = 'waiting' | 'later' | 'held' | 'dead'
 
@@ -136,17 +142,15 @@ export class StoreJudge {
       this.#suspectLane(this.#local, 'queue-lanes', name!, 'its record cannot be read')
       return []
     }
-    const numbers = values.slice(0, 13).map(Number)
-    const [waiting, bytes, ranked, later, held, dead, entered, left, notBefore, , weight, listed, rankedThere] =
-      numbers as [
-        ...[number, number, number, number, number, number, number, number, number, number, number, number, number],
-      ]
+    const [head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, , weight, rankedThere] = values
+      .slice(0, 13)
+      .map(Number) as [...Numbers10, number, number, number]
     const [turn, due] = values.slice(13) as [string, string]
     const suspect = (check: FsckCheck, problem: string) => this.#suspectLane(this.#local, check, name!, problem)
-    this.#lanes.set(name!, { waiting, bytes, later, held, dead })
-    if (waiting !== listed + rankedThere)
-      suspect('queue-lanes', `its record says ${waiting} waiting, there are ${listed + rankedThere}`)
-    else if (ranked !== rankedThere)
+    const waiting = tail - head + ranked
+    this.#lanes.set(name!, { waiting, plain: tail - head, bytes, later, held, dead })
+    if (head > tail) suspect('queue-lanes', `its places go from ${head} to before ${tail}`)
+    if (ranked !== rankedThere)
       suspect('queue-lanes', `its record says ${ranked} with a priority, there are ${rankedThere}`)
     if (entered - left !== waiting + later + held + dead)
       suspect('queue-lanes', `${entered} entered and ${left} left, but it has ${waiting + later + held + dead}`)
@@ -161,24 +165,31 @@ export class StoreJudge {
   }
 
   #takeWaiting({ name, from }: FsckAsk, { next, rows: [record, ...rows] }: FsckAnswer): void {
-    let bytes = 0
-    for (const [place, kind, text] of rows as (readonly [string, string, string])[]) {
-      const item = this.#takeItem(text, 'waiting', `place ${place} of lane ${shown(name)}`)
-      bytes += Number(text.split(' ')[text.startsWith('?') ? 1 : 2])
-      if (!item) continue
-      const suspect = (problem: string) => this.#suspectItem(item.id, problem)
-      if (item.lane !== name) suspect(`it waits in the lane ${shown(name)}, but is of ${shown(item.lane)}`)
-      if ((item.priority === 0) !== (kind === 'list'))
-        suspect(`its priority is ${item.priority}, but it is in the ${kind}`)
-    }
+    if (!record) return
     const met = this.#metOf(name)
+    let bytes = 0
+    for (const [place, kind, ...item] of rows) {
+      if (item[0] === '') this.#suspectLane(this.#local, 'queue-lanes', name, `nothing is at its place ${place}`)
+      else {
+        bytes += this.#takeOneWaiting(name, `${kind} place ${place}`, kind!, item)
+        met.waiting += 1
+      }
+    }
     met.bytes += bytes
-    met.waiting += rows.length
     // All of the lane in one answer: its bytes can be judged whatever else goes on.
-    const [waiting, said] = record!
-    if (from !== '0' || next !== '' || waiting === '' || Number(waiting) !== rows.length) return
-    if (Number(said) !== bytes)
-      this.#suspectLane(this.#local, 'queue-lanes', name, `its record says ${said} bytes, there are ${bytes}`)
+    if (from === '0' && next === '' && Number(record[0]) !== bytes)
+      this.#suspectLane(this.#local, 'queue-lanes', name, `its record says ${record[0]} bytes, there are ${bytes}`)
+  }
+
+  /** Answers its bytes. */
+  #takeOneWaiting(lane: string, place: string, kind: string, described: readonly string[]): number {
+    const item = this.#takeItem(described, 'waiting', `${place} of lane ${shown(lane)}`)
+    if (!item) return Number(described[1])
+    if (item.lane !== lane)
+      this.#suspectItem(item.id, `it waits in the lane ${shown(lane)}, but is of ${shown(item.lane)}`)
+    if ((item.priority === 0) !== (kind === 'plain'))
+      this.#suspectItem(item.id, `its priority is ${item.priority}, but its place is ${kind}`)
+    return item.bytes
   }
 
   #takeRow(what: string, row: readonly string[]): void {
@@ -226,13 +237,13 @@ export class StoreJudge {
 
   /** An item under its id in a hash. */
   #takeStored(field: string, text: string, place: Place): void {
-    const item = this.#takeItem(text, place, `item ${shown(field)}`)
+    const item = this.#takeItem(text.split(' '), place, `item ${shown(field)}`)
     if (item && item.id !== field) this.#suspectItem(item.id, `it is stored under ${shown(field)}`)
     if (item) this.#metOf(item.lane)[place] += 1
   }
 
-  #takeItem(text: string, place: Place, where: string): DescribedItem | undefined {
-    const [id, lane, bytes, priority, tenant] = text.split(' ')
+  #takeItem(described: readonly string[], place: Place, where: string): DescribedItem | undefined {
+    const [id, lane, bytes, priority, tenant] = described
     if (id === '?') {
       this.#local.push({
         ...{ check: 'queue-items', where: `${where} of queue ${shown(this.#queue)}` },
@@ -283,6 +294,13 @@ export class StoreJudge {
   }
 
   #judgeSums(counts: StoreCounts): void {
+    let plain = 0
+    for (const lane of this.#lanes.values()) plain += lane.plain
+    if (plain !== counts.places)
+      this.#whole.push({
+        ...{ check: 'queue-lanes', where: `queue ${shown(this.#queue)}` },
+        problem: `its lanes have ${plain} places in use, there are ${counts.places}`,
+      })
     for (const what of ['waiting', 'bytes', 'later', 'held', 'dead'] as const) {
       let sum = 0
       for (const lane of this.#lanes.values()) sum += lane[what]

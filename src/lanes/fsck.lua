@@ -1,12 +1,12 @@
 #!lua flags=no-writes,allow-oom
 -- Look at pieces of a store, all of them at one instant. Nothing is changed.
 --
--- KEYS[12] remembered  hash  as in send.lua
--- KEYS[13] forget      zset  as in send.lua
+-- KEYS[13] remembered  hash  as in send.lua
+-- KEYS[14] forget      zset  as in send.lua
 -- ARGV[6] most         pieces per answer, about
 -- ARGV[7…] asks        each: what, where to begin, of which name:
---   'lanes'       {lane, record…, weight, in its list, among its ranked, its turn or '', when it is due or ''}; {lane} when
---                 its record cannot be read
+--   'lanes'       {lane, record…, weight, how many are among its ranked, its turn or '', when it is due or ''}; {lane} when its
+--                 record cannot be read
 --   'turns'       {lane}: in line without a record
 --   'later'       {member}: due, but no item and no lane with a record
 --   'laterItems'  {field, when it is due or '', item}
@@ -16,16 +16,16 @@
 --   'deadOrder'   {id}: of no letter
 --   'remembered'  {field}: never forgotten
 --   'forget'      {field}: of nothing that is remembered
---   'waiting'     of a lane, from a place on: {waiting, bytes} by its record, then {place, list or ranked, item}
---   'lane', 'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
+--   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
+--   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
 --
 -- An item is described: "<id> <lane> <bytes> <priority> <tenant by its envelope or ->", or "? <bytes>" when it cannot be read.
 --
--- Replies {'seen', marks, counters, answer…}  marks: changes with the store; an answer for each ask: {where to go on or '', row…}
+-- Replies {'seen', marks, totals, answer…}  marks: changes with the store; an answer for each ask: {where to go on or '', row…}
 --         {'gone'}                           there is no such store
 
 local argv = ARGV
-local remembered, forget = KEYS[12], KEYS[13]
+local remembered, forget = KEYS[13], KEYS[14]
 local most = tonumber(argv[6])
 
 if not revision then return {'gone'} end
@@ -33,11 +33,14 @@ if not revision then return {'gone'} end
 local concat, insert = table.concat, table.insert
 local record_bytes = struct.size(record_format)
 
+local header = '^(%S+) %d+ (%S+) %d+ %d+ %d+ (%-?%d+) %d*\n'
+local whole = header .. '{"type":"[^"\\]+","tenant":"([^"\\]+)"[^\n]*}\n.'
+
 local function described(item)
-  local id, lane, priority = match(item, '^(%S+) %d+ (%S+) %d+ %d+ %d+ (%-?%d+) %d*\n')
+  local id, lane, priority, tenant = match(item, whole)
+  if not id then id, lane, priority = match(item, header) end
   if not id then return '? ' .. #item end
-  local tenant = match(item, '^[^\n]*\n{"type":"[^"\\]+","tenant":"([^"\\]+)"[^\n]*}\n.')
-  return concat({id, lane, #item, priority, tenant or '-'}, ' ')
+  return id .. ' ' .. lane .. ' ' .. #item .. ' ' .. priority .. ' ' .. (tenant or '-')
 end
 
 local function numbers(...)
@@ -62,7 +65,6 @@ local function lane_row(name, record)
   -- The last one that unpack answers is where it ended.
   row[#row] = is_weighted and redis.call('HGET', weights, name) or '1'
   insert(row, 1, name)
-  insert(row, redis.call('LLEN', lane_prefix .. name))
   insert(row, redis.call('ZCARD', ranked_prefix .. name))
   insert(row, score(turns, name))
   insert(row, score(later, '@' .. name))
@@ -113,24 +115,32 @@ local sections = {
   forget = function(from) return scan('ZSCAN', forget, from, without(remembered)) end,
 }
 
+-- First the places without a priority, then the ranked: a place there is written with an 'r'.
 function sections.waiting(from, name)
-  local place, record = tonumber(from), redis.call('HGET', lanes, name)
-  local plain, ranked = redis.call('LLEN', lane_prefix .. name), redis.call('ZCARD', ranked_prefix .. name)
-  local said = {}
-  if record and #record == record_bytes then said = numbers(struct.unpack('>I8I8', record)) end
-  local answer = {'', {said[1] or '', said[2] or ''}}
-  local function add(kind, items)
-    for i = 1, #items do
-      answer[#answer + 1] = {place, kind, described(items[i])}
-      place = place + 1
+  local record = redis.call('HGET', lanes, name)
+  if not record or #record ~= record_bytes then return {''} end
+  local head, tail, bytes = struct.unpack(record_format, record)
+  local answer, left, rank = {'', {format('%.0f', bytes)}}, most, tonumber(match(from, '^r(%d+)$'))
+  if not rank then
+    local first = from == '0' and head or math.max(head, tonumber(sub(from, 2)))
+    local last, rank_from = math.min(tail, first + left), #answer
+    local places = {}
+    for place = first, last - 1 do places[#places + 1] = name .. ' ' .. place end
+    for at = 1, #places, 1000 do
+      for _, item in ipairs(redis.call('HMGET', waiting, unpack(places, at, math.min(at + 999, #places)))) do
+        local place = first + #answer - rank_from
+        answer[#answer + 1] = place .. ' plain ' .. (item and described(item) or '')
+      end
     end
+    if last < tail then
+      answer[1] = 'p' .. last
+      return answer
+    end
+    left, rank = left - #places, 0
   end
-  local till = place + most
-  if place < plain then add('list', redis.call('LRANGE', lane_prefix .. name, place, till - 1)) end
-  if place >= plain and place < till then
-    add('ranked', redis.call('ZRANGE', ranked_prefix .. name, place - plain, till - 1 - plain))
-  end
-  if place < plain + ranked then answer[1] = format('%d', place) end
+  local ranked = left > 0 and redis.call('ZRANGE', ranked_prefix .. name, rank, rank + left - 1) or {}
+  for i, item in ipairs(ranked) do answer[#answer + 1] = (rank + i - 1) .. ' ranked ' .. described(item) end
+  if rank + #ranked < redis.call('ZCARD', ranked_prefix .. name) then answer[1] = 'r' .. (rank + #ranked) end
   return answer
 end
 
@@ -140,25 +150,20 @@ local function stray(prefix, owners, name)
 end
 local function has_record(name) return redis.call('HEXISTS', lanes, name) == 1 end
 local function has_lease(name) return redis.call('ZSCORE', leases, name) end
-function sections.lane(_, name) return stray(lane_prefix, has_record, name) end
 function sections.ranked(_, name) return stray(ranked_prefix, has_record, name) end
 function sections.held(_, name) return stray(held_prefix, has_lease, name) end
 
-local counted_names = {'waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
-local counters = redis.call('HMGET', store, unpack(counted_names))
-for i = 1, #counters do counters[i] = counters[i] or '0' end
-counters[#counters + 1] = redis.call('HLEN', later_items)
-counters[#counters + 1] = redis.call('HLEN', dead)
-counters[#counters + 1] = redis.call('HLEN', lanes)
-counters[#counters + 1] = redis.call('HLEN', holders)
-counters[#counters + 1] = redis.call('HLEN', remembered)
-counters[#counters + 1] = redis.call('HLEN', weights)
-counters[#counters + 1] = is_weighted and 1 or 0
+-- As the store has them, without `turn`; then what is there.
+local totals = {}
+for i = 2, #counters do totals[#totals + 1] = known[6 + i] or '0' end
+for _, key in ipairs({later_items, dead, lanes, holders, remembered, weights}) do totals[#totals + 1] = redis.call('HLEN', key) end
+totals[#totals + 1] = is_weighted and 1 or 0
+totals[#totals + 1] = redis.call('HLEN', waiting)
 
 -- The lease that lapses last tells of most that claims, renewals and extensions do without a trace in the counters.
-local marks = concat(counters, ' ') .. format(' %.0f %d %d ', last_turn, redis.call('ZCARD', turns), redis.call('ZCARD', later))
+local marks = concat(totals, ' ') .. format(' %.0f %d %d ', last_turn, redis.call('ZCARD', turns), redis.call('ZCARD', later))
   .. concat(redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES'), ' ')
 
-local reply = {'seen', marks, counters}
+local reply = {'seen', marks, totals}
 for at = 7, #argv, 3 do reply[#reply + 1] = sections[argv[at]](argv[at + 1], argv[at + 2]) end
 return reply

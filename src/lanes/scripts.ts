@@ -376,7 +376,11 @@ export interface FsckInput extends StoreInput {
   asks: readonly FsckAsk[]
 }
 
-type RawAnswer = readonly [next: string, ...rows: (string | number)[][]]
+type RawAnswer = readonly [next: string, ...rows: (string | (string | number)[])[]]
+
+/** Many rows come as one text each. */
+const readRow = (row: string | (string | number)[]): string[] =>
+  typeof row === 'string' ? row.split(' ') : row.map(String)
 
 /** Undefined when there is no such store. */
 export const fsckScript = defineScript({
@@ -394,7 +398,7 @@ export const fsckScript = defineScript({
     return {
       marks,
       counters: counters.map(String),
-      answers: answers.map(([next, ...rows]) => ({ next, rows: rows.map((row) => row.map(String)) })),
+      answers: answers.map(([next, ...rows]) => ({ next, rows: rows.map(readRow) })),
     }
   },
 })

@@ -27,10 +27,10 @@ export interface SpoiledQueue {
 
 /** As store.part.lua packs it. */
 export function packRecord(record: LaneRecord): Buffer {
-  const { waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit } = record
-  const numbers = [waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit]
+  const { head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, credit } = record
+  const numbers = [head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, credit]
   const packed = Buffer.alloc(8 * numbers.length)
-  for (const [i, number] of numbers.entries()) packed.writeBigUInt64BE(BigInt(number), 8 * i)
+  for (const [i, number] of numbers.entries()) packed.writeBigInt64BE(BigInt(number), 8 * i)
   return packed
 }
 
@@ -82,8 +82,8 @@ export async function fillLane(redis: Redis, keys: LaneKeys, lane: string, ids: 
   const turn = await redis.hincrby(keys.store, 'turn', 1)
   await redis
     .pipeline()
-    .rpush(keys.lanePrefix + lane, ...texts)
-    .hset(keys.lanes, lane, packRecord({ ...empty, waiting: ids.length, bytes, entered: ids.length }))
+    .hset(keys.waiting, ...texts.flatMap((text, i) => [`${lane} ${i}`, text]))
+    .hset(keys.lanes, lane, packRecord({ ...empty, head: 0, tail: ids.length, bytes, entered: ids.length }))
     .hincrby(keys.store, 'waiting', ids.length)
     .hincrby(keys.store, 'in', ids.length)
     .hincrby(keys.store, 'bytes', bytes)

@@ -79,7 +79,7 @@ function storeProblems(
   return problems
 }
 
-/** Keys of queues that are not registered; lists without a record; held items without a lease. */
+/** Keys of queues that are not registered; ranked items without a record; held items without a lease. */
 async function* checkQueueKeys(
   source: LogSource,
   namespace: Namespace,
