@@ -158,6 +158,10 @@ export class Subscriptions implements SubscriptionsView {
         this.#read((redis, namespace) =>
           runScript(redis, removedScript, { keys: routeKeys(namespace.name), name, mark }),
         ),
+      bornOf: async (name) => {
+        const stored = await this.#read((redis, ns) => redis.hget(routeKeys(ns.name).subscriptions, name))
+        return stored === null ? undefined : readSubscription(name, stored).born
+      },
     }
   }
 }
