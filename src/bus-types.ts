@@ -68,7 +68,7 @@ export interface Live<E> extends AsyncIterableIterator<E>, AsyncDisposable {
 }
 
 export interface RunOptions {
-  /** Names of the processors and tasks to start; no others are. Default: all. */
+  /** Names of the processors, queues and tasks to start; no others are. Default: all. */
   only?: readonly string[]
   /** Whether SIGTERM and SIGINT close the bus. Default true. */
   signals?: boolean

@@ -30,8 +30,8 @@ import { type Duration, durationOf } from './duration.ts'
 import { BusbarError } from './errors.ts'
 import { defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { checkTenant, checkText } from './event-checks.ts'
+import { type Finding, fsck } from './fsck.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
-import { type Finding, fsck } from './log/fsck.ts'
 import { LogGrowth } from './log/growth.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
 import type { Retainer } from './log/retention.ts'
@@ -49,10 +49,12 @@ import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import { type Left, whenDrained } from './sinks/queue/drain.ts'
 import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
 import { QueueSink } from './sinks/queue/sink.ts'
+import { sweepDuty } from './sinks/queue/sweep.ts'
 import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
 import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
@@ -120,7 +122,13 @@ export class Bus<R extends Registry = Registry> {
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings)
     this.delayed = publishing.delayer
-    this.#worker = new Worker({ ...settings, source: this.#backbone, publishing })
+    this.#worker = new Worker({
+      ...{ ...settings, source: this.#backbone, publishing },
+      duties: {
+        'leader.queues': ({ namespace, reads }) =>
+          sweepDuty({ ...settings, namespace: namespace.name, connection: reads }),
+      },
+    })
     this.schedules = this.#worker.schedules
     this.#processors = new Processors({ ...settings, source: this.#backbone })
     const openQueue = () => this.#openQueue()
@@ -134,7 +142,7 @@ export class Bus<R extends Registry = Registry> {
     })
     this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
     this.queues = createQueuesView({
-      ...{ source: this.#backbone, subscriptions, clock: settings.clock },
+      ...{ source: this.#backbone, subscriptions, queues: this.#queues, clock: settings.clock },
       connection: async () => (await this.#backbone.open()).reads,
     })
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
@@ -265,12 +273,12 @@ export class Bus<R extends Registry = Registry> {
     return this.#backbone.read((redis, { name }) => readWorkers(redis, name, this.#settings))
   }
 
-  /** Checks the log while it is in use. Yields what is wrong; nothing when all is well. */
+  /** Checks everything stored while it is in use. Yields what is wrong; nothing when all is well. */
   fsck(): AsyncGenerator<Finding, void, undefined> {
     return fsck(this.#backbone)
   }
 
-  /** The names of the processors and tasks declared on this bus. */
+  /** The names of the processors, queues and tasks declared on this bus. */
   declared(): readonly string[] {
     return [...this.#processors.names, ...this.#queues.names, ...this.#worker.tasks.names]
   }
@@ -306,6 +314,19 @@ export class Bus<R extends Registry = Registry> {
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
     return this
+  }
+
+  /**
+   * Runs, and resolves when nothing is left to do: everything published before is routed, and no queue that this process works on
+   * has an item that can be given or is held. Answers what is left in each: for a later time, or because it is paused.
+   */
+  async drained({ signal }: { signal?: AbortSignal } = {}): Promise<Left[]> {
+    await (this.#running ?? this.run())
+    return whenDrained({
+      ...{ source: this.#backbone, clock: this.#settings.clock, network: this.#settings.network, signal },
+      queues: this.#queues.workedOn,
+      begun: () => this.#queues.begun,
+    })
   }
 
   #retain(retainer: Retainer): void {

@@ -133,8 +133,8 @@ export const errorTable = {
   QUEUE_NOT_FOUND: row(
     404,
     false,
-    (e: { name: string; meant?: string | undefined }) =>
-      `There is no queue ${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` lists those there are.`,
+    (e: { name: string; meant?: string | undefined; orProcessor?: boolean }) =>
+      `There is no queue ${e.orProcessor ? 'or processor ' : ''}${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` ${e.orProcessor ? 'and `busbar streams` list' : 'lists'} those there are.`,
   ),
   LEASE_LOST: row(
     409,

@@ -13,13 +13,15 @@ export type {
   PublishAllAnswer,
   PublishAllEvent,
   PublishOptions,
+  Queue,
   RunOptions,
 } from './bus-types.ts'
+export type { DeadChoice, DeadFilter, DeadPage, DeadReason, DeadView } from './dead-letters.ts'
 export type { Bytes, Duration } from './duration.ts'
 export { BusbarError, type ErrorCode } from './errors.ts'
 export type { Event } from './event.ts'
+export type { Finding, FsckCheck } from './fsck.ts'
 export type { WorkerFacts, WorkersFacts } from './group/workers-view.ts'
-export type { Finding, FsckCheck } from './log/fsck.ts'
 export type { HistoryOptions } from './log/read.ts'
 export type { LogView, ReadOptions } from './log/view.ts'
 export { compilePattern, type Matcher, type Pattern } from './pattern.ts'
@@ -30,7 +32,15 @@ export type { MatchFacts, SubscriptionFacts, SubscriptionsView } from './route/s
 export type { Clock, Randomness } from './runtime/clock.ts'
 export type { TelemetryEvent, TelemetryListener, TelemetryName } from './runtime/telemetry.ts'
 export type { Gap, LiveOptions, Since } from './sinks/live/reader.ts'
-export type { DeadView } from './sinks/stream/dead-view.ts'
+export type { BatchContext, BatchItem, WorkContext } from './sinks/queue/context.ts'
+export type { QueueLetter } from './sinks/queue/dead-view.ts'
+export type { Left } from './sinks/queue/drain.ts'
+export type { ExtendedItem, HeldLease, SettledItems } from './sinks/queue/held-lease.ts'
+export type { ClaimedItem, ClaimedLease, SettleWord } from './sinks/queue/lease.ts'
+export type { QueueOptions, QueueRetry, QueueSettings, WorkOptions } from './sinks/queue/options.ts'
+export type { ClaimOptions, SendOptions } from './sinks/queue/queue.ts'
+export type { Sent } from './sinks/queue/sender.ts'
+export type { OpenQueue, QueueFacts, QueuesView, TenantFacts } from './sinks/queue/view.ts'
 export type { PartitionEvents, TakeOptions } from './sinks/stream/events.ts'
 export type { Middleware, OnPoison, ProcessorContext, ProcessorOptions, Retry } from './sinks/stream/options.ts'
 export type { ParkedObject, ParkedView } from './sinks/stream/parked-view.ts'

@@ -93,6 +93,7 @@ describe('the tables', () => {
   test.each([
     ['Make a bus', () => busbar(zebra)],
     ['Publish', () => busbar().publish('a.b', 1, zebra)],
+    ['Queues', () => busbar().queue('q', zebra)],
     ['Process', () => busbar().processor('p', { match: '>', ...zebra }, () => undefined)],
   ])('%s', async (title, call) => {
     const known = (await knownBy(call)).filter((name) => name !== 'type' && name !== 'data')

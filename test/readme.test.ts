@@ -89,7 +89,8 @@ describe('README', () => {
       'order.paid { total: 42 }',
       "order.shipped { by: 'post' }",
     ])
-    expect(outputs[2]).toContain('order:7')
+    expect(outputs[2]).toBe('mail to ada settled\n')
+    expect(outputs[3]).toContain('order:7')
   })
 
   test('the commands run as written', async () => {

@@ -28,8 +28,8 @@ const layers: Record<string, readonly string[]> = {
   'sinks/stream': ['group', 'log', 'redis', 'runtime'],
   'sinks/queue': ['route', 'lanes', 'publish', 'log', 'redis', 'runtime'],
   'sinks/live': ['log', 'redis', 'runtime'],
-  http: ['log', 'redis', 'runtime', 'sinks/live', 'sinks/stream'],
-  cli: ['log', 'redis', 'runtime', 'http', 'sinks/stream'],
+  http: ['log', 'redis', 'runtime', 'sinks/live', 'sinks/queue', 'sinks/stream'],
+  cli: ['log', 'redis', 'runtime', 'http', 'sinks/queue', 'sinks/stream'],
   testing: ['redis', 'runtime'],
 }
 // The root files that stand above the folders: only doors may import them.

@@ -10,7 +10,7 @@ import { createProgram, type Runner } from './program.ts'
 import { createSession, type Session } from './session.ts'
 
 export async function main(io: Io): Promise<ExitCode> {
-  const out = createOutput(io, { json: io.argv.includes('--json') })
+  const out = createOutput(io, { json: ownWords(io.argv).includes('--json') })
   let session: Session | undefined
   let exitCode: ExitCode = exitCodes.ok
 
@@ -43,6 +43,12 @@ function sayFailure(error: unknown, out: Output, session: Session | undefined): 
   if (cause) out.note(`The last attempt to reach Redis ended with: ${printable(cause)}`)
   if (stack) out.note(stack)
   return exitCode
+}
+
+/** What comes after `--` is a command of someone else's. */
+function ownWords(argv: readonly string[]): readonly string[] {
+  const end = argv.indexOf('--')
+  return end === -1 ? argv : argv.slice(0, end)
 }
 
 /** Of what was wrong in the first place: in a module that was to be loaded, say. */

@@ -2,15 +2,20 @@
 import { Command, Option } from 'commander'
 import { describeSettings } from '../config.ts'
 import { addConfig } from './commands/config.ts'
+import { addDead } from './commands/dead.ts'
 import { addDoctor } from './commands/doctor.ts'
 import { addFsck } from './commands/fsck.ts'
 import { addGet } from './commands/get.ts'
 import { addHistory } from './commands/history.ts'
+import { addMatch } from './commands/match.ts'
 import { addPublish } from './commands/publish.ts'
+import { addQueue, addQueues } from './commands/queues.ts'
+import { addSend } from './commands/send.ts'
 import { addStreams } from './commands/streams.ts'
 import { addTail } from './commands/tail.ts'
 import { addTopics } from './commands/topics.ts'
 import { addUp } from './commands/up.ts'
+import { addWork } from './commands/work.ts'
 import { addWorker } from './commands/worker.ts'
 import { addWorkers } from './commands/workers.ts'
 import type { ExitCode } from './exit.ts'
@@ -35,6 +40,12 @@ const commands: readonly AddCommand[] = [
   addGet,
   addHistory,
   addStreams,
+  addQueues,
+  addQueue,
+  addSend,
+  addWork,
+  addDead,
+  addMatch,
   addWorkers,
   addDoctor,
   addFsck,
@@ -49,6 +60,7 @@ Examples:
   busbar publish order.paid '{"total":42}' --tenant acme --key order:42
   busbar worker ./app.ts './jobs/*.ts' --only billing,search
   busbar publish --file events.jsonl
+  busbar work mail --drain -- ./send-mail.sh
   busbar tail 'order.*' --since beginning --limit 10
   busbar topics --json
 

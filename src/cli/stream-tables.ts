@@ -1,5 +1,6 @@
 /** Processors for people: tables of them, of their partitions, and of what they could not handle. */
-import type { DeadLetter, ParkedObject, ResetFacts, StreamFacts } from '../index.ts'
+import type { AnyLetter } from '../dead-letters.ts'
+import type { DeadReason, ParkedObject, ResetFacts, StreamFacts } from '../index.ts'
 import { timeText } from './event-row.ts'
 import type { Output } from './output.ts'
 import { printable } from './printable.ts'
@@ -75,7 +76,7 @@ export function parkedLines(parked: readonly ParkedObject[], { colors }: Output)
   return tableLines(columns, rows, colors.bold)
 }
 
-export function deadLines(letters: readonly DeadLetter[], { colors }: Output): string[] {
+export function deadLines(letters: readonly AnyLetter[], { colors }: Output): string[] {
   const columns = [
     ...['id', 'tenant', 'type', 'key'].map((title) => ({ title })),
     right('attempts'),
@@ -90,6 +91,17 @@ export function deadLines(letters: readonly DeadLetter[], { colors }: Output): s
     String(attempts),
     timeText(at),
     printable(error),
+  ])
+  return tableLines(columns, rows, colors.bold)
+}
+
+export function reasonLines(reasons: readonly DeadReason[], { colors }: Output): string[] {
+  const columns = [right('letters'), { title: 'oldest' }, { title: 'newest' }, { title: 'error' }]
+  const rows = reasons.map(({ reason, letters, oldestAt, newestAt }) => [
+    countText(letters),
+    timeText(oldestAt),
+    timeText(newestAt),
+    printable(reason),
   ])
   return tableLines(columns, rows, colors.bold)
 }

@@ -86,22 +86,25 @@ function readItem(raw: string): BodyItem {
   }
 }
 
-function readEvent(text: string): BodyEvent {
+const readEvent = (text: string): BodyEvent => readFields(text, fields, 'an event') as unknown as BodyEvent
+
+/** The members of an object, of these names only, each once: texts and numbers as values, `data` as the text that it is. */
+export function readFields(text: string, known: readonly string[], noun: string): Record<string, unknown> {
   const given = new Map<string, string>()
   const unknown = new Set<string>()
   const repeated = new Set<string>()
   forEachMember(text, (name, raw) => {
-    if (!fields.includes(name as (typeof fields)[number])) unknown.size < maxNamed && unknown.add(name)
+    if (!known.includes(name)) unknown.size < maxNamed && unknown.add(name)
     else if (given.has(name)) repeated.add(name)
     else given.set(name, raw)
   })
   // Only now is it known to be JSON to its end.
   const [first, ...more] = unknown
-  if (first !== undefined) throw unknownFields([first, ...more])
+  if (first !== undefined) throw unknownFields([first, ...more], known, noun)
   for (const field of repeated) throw invalid(field, 'must be given once', 'it twice')
   const event: Record<string, unknown> = {}
   for (const [field, raw] of given) event[field] = field === 'data' ? readData(raw) : readField(field, raw)
-  return event as unknown as BodyEvent
+  return event
 }
 
 /** Only the size is looked at, before anyone reads the text into a value. */
@@ -121,10 +124,10 @@ function readField(field: string, raw: string): unknown {
 
 const maxNamed = 5
 
-const unknownFields = (names: readonly [string, ...string[]]): BusbarError =>
+const unknownFields = (names: readonly [string, ...string[]], known: readonly string[], noun: string): BusbarError =>
   invalid(
     named(names[0]),
-    `${isUnknown(names[0], fields)}; an event has ${fields.join(', ')}`,
+    `${isUnknown(names[0], known)}; ${noun} has ${known.join(', ')}`,
     names.map(shown).join(', '),
   )
 

@@ -2,7 +2,7 @@
  * The HTTP door: one row per route, and what holds for all of them.
  *
  *   open      answers; every /v1 route needs the root token
- *   closing   no new connections; live streams end first, then what is in flight is answered, until the timeout
+ *   closing   no new connections; live streams and waiting claims end first, then what is in flight is answered, until the timeout
  *   closed    for good
  *
  * The door holds no state: everything is the bus's.
@@ -17,6 +17,7 @@ import { idParams, listTopics, publishBody, readById } from './events.ts'
 import { readinessCheck } from './health.ts'
 import { followLive, liveQuery } from './live.ts'
 import { LiveStreams } from './live-stream.ts'
+import { matchOf, matchQuery, queueRoutes } from './queues.ts'
 import { acceptedTypes, expectedError, sendProblem, unsupportedType } from './reply.ts'
 import { streamRoutes } from './streams.ts'
 import { bearerCheck } from './token.ts'
@@ -47,10 +48,11 @@ type App = ReturnType<typeof createApp>
 export async function openDoor(options: DoorOptions): Promise<Door> {
   const { bus, host, port } = options
   const streams = new LiveStreams()
+  const ending = new AbortController()
   const app = createApp(options)
   let closing: Promise<void> | undefined
   addRules(app, options, () => closing !== undefined)
-  addRoutes(app, options, streams)
+  addRoutes(app, options, streams, ending.signal)
   try {
     // For `localhost` Fastify opens a second server on ::1, whose connections could not be ended with the first's.
     await app.listen({ host: host === 'localhost' ? '127.0.0.1' : host, port })
@@ -63,6 +65,7 @@ export async function openDoor(options: DoorOptions): Promise<Door> {
   return {
     url,
     close({ timeoutMs }) {
+      ending.abort()
       closing ??= closeApp(app, streams, timeoutMs)
       return closing
     },
@@ -117,6 +120,9 @@ function addRules(app: App, options: DoorOptions, isClosing: () => boolean): voi
   const { bus } = options
   // A body is read only where a route takes one, and only from who has the token.
   app.removeAllContentTypeParsers()
+  app.addHook('onRoute', (route) => {
+    if (route.bodyLimit !== undefined) route.bodyLimit = Math.min(route.bodyLimit, options.bodyMaxBytes)
+  })
   app.addHook('onRequest', async (request, reply) => {
     reply.headers({ 'cache-control': 'no-store', 'x-content-type-options': 'nosniff' })
     const startedAt = performance.now()
@@ -141,7 +147,9 @@ function readText(request: FastifyRequest, body: Buffer | string, done: (error: 
 
 /** The one translation: what nobody expected is reported here and INTERNAL outside. */
 function toOurs({ bus, bodyMaxBytes }: DoorOptions, request: FastifyRequest, error: unknown): BusbarError {
-  const expected = expectedError(error, request, { bodyMaxBytes })
+  // Routes that take a few values have a limit of their own.
+  const limit = request.routeOptions.bodyLimit ?? bodyMaxBytes
+  const expected = expectedError(error, request, { bodyMaxBytes: limit })
   if (!expected) reportFailure(bus, request, error)
   return expected ?? BusbarError.of('INTERNAL', undefined, error)
 }
@@ -170,7 +178,7 @@ function countRequest(bus: Bus, request: FastifyRequest, reply: FastifyReply, to
   })
 }
 
-function addRoutes(app: App, options: DoorOptions, streams: LiveStreams): void {
+function addRoutes(app: App, options: DoorOptions, streams: LiveStreams, ending: AbortSignal): void {
   const { bus, stallMs = 30_000, keepAliveMs = 15_000 } = options
   const readiness = readinessCheck(bus)
   app.get('/livez', async () => ({ status: 'ok' }))
@@ -199,6 +207,8 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams): void {
     typed.get('/topics', () => listTopics(bus))
     typed.get('/workers', () => bus.workers())
     routes.register(streamRoutes(bus), { prefix: '/streams' })
+    routes.register(queueRoutes(bus, ending), { prefix: '/queues' })
+    typed.get('/match', { schema: { querystring: matchQuery } }, (request) => matchOf(bus, request.query))
     // A HEAD of it would be a reader that reads nothing.
     typed.get('/live', { schema: { querystring: liveQuery }, exposeHeadRoute: false }, (request, reply) =>
       followLive(live, request, reply),

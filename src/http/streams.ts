@@ -1,12 +1,12 @@
 /** /v1/streams: processors, how far they are, and what to do about what they could not handle. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
-import type { FastifyInstance, FastifyReply } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 import type { Bus } from '../bus.ts'
 import { BusbarError } from '../errors.ts'
-import type { DeadLetter } from '../index.ts'
 import { positionForms, readPosition } from '../sinks/stream/position.ts'
-import { deadLetterJson } from '../sinks/stream/set-aside.ts'
+import { addDeadRoutes } from './dead-letters.ts'
+import { parseBody } from './json-body.ts'
 
 const strict = { additionalProperties: false } as const
 const params = Type.Object({ name: Type.String() })
@@ -21,30 +21,13 @@ const resumeBody = Type.Object(
   { partition: Type.Optional(Type.Integer({ minimum: 0 })), object: Type.Optional(Type.String()) },
   strict,
 )
-const lettersBody = Type.Object(
-  {
-    ids: Type.Union([Type.Literal('all'), Type.Array(Type.String(), { maxItems: 10_000 })], {
-      description: 'a list of at most 10,000 event ids, or "all"',
-    }),
-  },
-  strict,
-)
-const deadQuery = Type.Object(
-  {
-    limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000 })),
-    offset: Type.Optional(Type.Integer({ minimum: 0 })),
-  },
-  strict,
-)
 // A key is any text, so an object cannot stand in a path.
 const objectQuery = Type.Object({ object: Type.String() }, strict)
 
 export const streamRoutes =
   ({ streams }: Bus) =>
   async (routes: FastifyInstance): Promise<void> => {
-    routes.addHook('preValidation', async (request) => {
-      request.body = readBody(request.body as string | undefined)
-    })
+    routes.addHook('preValidation', parseBody)
     const typed = routes.withTypeProvider<TypeBoxTypeProvider>()
     typed.get('/', async () => ({ streams: await streams.list() }))
     typed.get('/:name', { schema: { params } }, ({ params: { name } }) => streams.get(name))
@@ -64,34 +47,8 @@ export const streamRoutes =
     typed.delete('/:name/parked', { schema: { params, querystring: objectQuery } }, async (request) => ({
       discarded: await streams.parked.discard(request.params.name, request.query.object),
     }))
-    typed.get('/:name/dead', { schema: { params, querystring: deadQuery } }, async (request, reply) =>
-      sendLetters(reply, await streams.dead.list(request.params.name, request.query)),
-    )
-    typed.post(
-      '/:name/dead/redrive',
-      { schema: { params, body: lettersBody } },
-      async ({ params: { name }, body }) => ({
-        redriven: await streams.dead.redrive(name, body.ids),
-      }),
-    )
-    typed.post(
-      '/:name/dead/discard',
-      { schema: { params, body: lettersBody } },
-      async ({ params: { name }, body }) => ({
-        discarded: await streams.dead.discard(name, body.ids),
-      }),
-    )
+    addDeadRoutes(routes, streams.dead)
   }
-
-/** Nothing at all is an empty object: `resume` needs no more. */
-function readBody(text: string | undefined): unknown {
-  if (text === undefined || text === '') return {}
-  try {
-    return JSON.parse(text)
-  } catch (error) {
-    throw BusbarError.of('BODY_INVALID', { problem: 'is not JSON' }, error)
-  }
-}
 
 async function reset(streams: Bus['streams'], name: string, { to, preview = false }: Static<typeof resetBody>) {
   const facts = await streams.reset(name, readPosition(to), { preview })
@@ -103,10 +60,4 @@ async function resume(streams: Bus['streams'], name: string, { partition, object
   if (partition !== undefined)
     throw BusbarError.of('BODY_INVALID', { problem: 'must name a partition or an object, not both' })
   return { partitions: 0, objects: (await streams.parked.resume(name, object)) ? 1 : 0 }
-}
-
-/** As bytes: parsed and written again, the data would not be the publisher's any more. */
-function sendLetters(reply: FastifyReply, letters: readonly DeadLetter[]): FastifyReply {
-  const text = `{"letters":[${letters.map(deadLetterJson).join(',')}]}`
-  return reply.type('application/json').send(Buffer.from(text))
 }

@@ -1,11 +1,10 @@
 #!lua flags=allow-oom
 -- Take events of one partition into their lanes, each exactly once: what was applied already is passed over.
 --
--- ARGV[5] its_revision  of the subscription that the events were matched for
--- ARGV[6] its_born      revision of its creation
--- ARGV[7] partition     whose events these are
+-- ARGV[6] its_revision  of the subscription that the events were matched for
+-- ARGV[7] its_born      revision of its creation
 -- ARGV[8] first         seq of the first event
--- ARGV[9] last         seq of the last event
+-- ARGV[9] last          seq of the last event
 -- ARGV[10…] groups      per lane, in the order of their first events: lane, how many items, the items in order
 --
 -- Replies {'accepted', items}    how many were new
@@ -13,14 +12,13 @@
 --         {'gone'}               there is no such store, or one of an earlier subscription of that name; nothing written
 
 local argv = ARGV
-local its_revision, its_born, partition = tonumber(argv[5]), tonumber(argv[6]), argv[7]
-local first, last = tonumber(argv[8]), tonumber(argv[9])
+local its_revision, its_born, first, last = tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision or its_born > born then return {'gone'} end
 if its_revision < revision or its_born < born then return {'outdated', revision} end
 
-local field = 'applied:' .. partition
-local applied = tonumber(redis.call('HGET', store, field) or 0)
+-- Up to where the partition of these events was taken.
+local applied = tonumber(field_value or 0)
 if applied >= last then
   redis.call('HSET', store, 'revision', format('%.0f', its_revision))
   return {'accepted', 0}
@@ -55,7 +53,8 @@ for _, group in ipairs(groups) do
 end
 in_pieces('HSET', waiting, places)
 count('in', accepted)
-redis.call('HSET', store, 'revision', format('%.0f', its_revision), field, argv[9])
+if its_revision > revision then note('revision', format('%.0f', its_revision)) end
+note(field, argv[9])
 save()
 wake_idle(accepted)
 return {'accepted', accepted}

@@ -3,12 +3,12 @@
 --
 -- What is due comes first: lapsed leases, items that waited for a time, lanes that had to wait. At most 100 pieces per call.
 --
--- ARGV[5] token     of the lease, random; '' takes the items for good (pop)
--- ARGV[6] n         how many items, of which 1,000 are given at most; 0 only brings back what is due
--- ARGV[7] lease_ms  how long the lease lasts
--- ARGV[8] worker    who claims
--- ARGV[9] start    random, new with every start of the worker
--- ARGV[10] name     under which the claimer hears of work if there is less than it asks for; '' does not wait
+-- ARGV[6] token     of the lease, random; '' takes the items for good (pop)
+-- ARGV[7] n         how many items, of which 1,000 are given at most; 0 only brings back what is due
+-- ARGV[8] lease_ms  how long the lease lasts
+-- ARGV[9] worker    who claims
+-- ARGV[10] start    random, new with every start of the worker
+-- ARGV[11] name     under which the claimer hears of work if there is less than it asks for; '' does not wait
 --
 -- Replies {'claimed', revision, now, more, due, item…}  more: 1 when not all that is due was brought back yet; due: ms until
 --                                                    something is, -1 for nothing
@@ -18,13 +18,12 @@
 --
 -- A claim under a token that holds something answers what it holds, for a whole lease from now: it is safe to repeat.
 
-local token, n, lease_ms = ARGV[5], math.min(1000, tonumber(ARGV[6])), tonumber(ARGV[7])
-local worker, start, name = ARGV[8], ARGV[9], ARGV[10]
+local token, n, lease_ms = ARGV[6], math.min(1000, tonumber(ARGV[7])), tonumber(ARGV[8])
+local worker, start, name = ARGV[9], ARGV[10], ARGV[11]
 local lapsed_reason = 'its lease lapsed: the worker died, or held it for too long without renewing'
 
 if not revision then return {'gone'} end
-local current = redis.call('HGET', store, 'worker:' .. worker)
-if current and current ~= start then return {'replaced'} end
+if field_value and field_value ~= start then return {'replaced'} end
 
 local pieces, brought_back = 100, 0
 -- What is given, and how it is held; how many items have left their lanes, with how many bytes.
@@ -63,16 +62,20 @@ local function release(lapsed, back)
   end
 end
 
-local function bring_back()
+local function first_of(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge) end
+
+local function bring_back_lapsed()
   local back = {}
   for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
     if pieces > 0 then release(lapsed, back) end
   end
   put_back(back)
   brought_back = #back
+end
+
+local function bring_back_due()
   if pieces == 0 then return end
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, pieces)
-  if #due == 0 then return end
   local items = redis.call('HMGET', later_items, unpack(due))
   for i, id in ipairs(due) do
     if sub(id, 1, 1) == '@' then
@@ -200,7 +203,15 @@ local function take_planned(order)
   return take_places(places)
 end
 
-bring_back()
+local first_lapse, first_due = first_of(leases), first_of(later)
+if first_lapse <= now then
+  bring_back_lapsed()
+  first_lapse = first_of(leases)
+end
+if first_due <= now then
+  bring_back_due()
+  first_due = first_of(later)
+end
 
 while not paused and #given < n and pieces > 0 do
   line_lanes_up()
@@ -231,8 +242,7 @@ if paused then return {'paused', revision, written_now} end
 
 local due = -1
 if #given < n or n == 0 then
-  local first = math.min(tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or math.huge),
-    tonumber(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or math.huge))
+  local first = math.min(first_lapse, first_due, #given > 0 and token ~= '' and now + lease_ms or math.huge)
   if first < math.huge then due = math.max(0, first - now) end
 end
 return {'claimed', revision, written_now, pieces <= 0 and 1 or 0, due, unpack(given)}

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Give dead letters up.
 --
--- ARGV[5…] ids
+-- ARGV[6…] ids
 --
 -- Replies {'discarded', letters}  how many of them there were
 --         {'gone'}                there is no such store; what is left of it is not touched any more
@@ -9,7 +9,7 @@
 if not revision then return {'gone'} end
 
 local discarded = 0
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local letter = redis.call('HGET', dead, ARGV[i])
   if letter then
     local lane = lane_of(match(letter, '^%d+\30[^\30]*\30%S+ %d+ (%S+) '))

@@ -2,15 +2,15 @@
 -- A worker begins under a name that it will have again after a restart, or ends. What other starts of that name hold goes back
 -- to the heads of their lanes as if never claimed, and they are stale from now on.
 --
--- ARGV[5] act     'enter' or 'leave'
--- ARGV[6] worker  its name
--- ARGV[7] start   random, new with every start
+-- ARGV[6] act     'enter' or 'leave'
+-- ARGV[7] worker  its name
+-- ARGV[8] start   random, new with every start
 --
 -- Replies {'entered', items}  how many were handed back
 --         {'left'}
 --         {'gone'}            there is no such store
 
-local act, worker, start = ARGV[5], ARGV[6], ARGV[7]
+local act, worker, start = ARGV[6], ARGV[7], ARGV[8]
 local field = 'worker:' .. worker
 
 if not revision then return {'gone'} end

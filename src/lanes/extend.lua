@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- Give one held item a lease of its own, so long from now. 0 ms: the item is available at once, after one more attempt.
 --
--- ARGV[5] token
--- ARGV[6] id
--- ARGV[7] ms
--- ARGV[8] own_token  of the item's own lease, random; the same when the call is repeated
+-- ARGV[6] token
+-- ARGV[7] id
+-- ARGV[8] ms
+-- ARGV[9] own_token  of the item's own lease, random; the same when the call is repeated
 --
 -- Replies {'extended', token, ends}  token: the lease that holds it now; ends: ms since the epoch
 --         {'released'}               it waits again, or is a dead letter
 --         {'stale'}                  not held under this token; nothing written
 --         {'gone'}                   there is no such store
 
-local token, id, ms, own_token = ARGV[5], ARGV[6], tonumber(ARGV[7]), ARGV[8]
+local token, id, ms, own_token = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 
 if not revision then return {'gone'} end
 

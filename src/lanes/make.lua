@@ -1,11 +1,11 @@
 #!lua
 -- Make a store, or bring the one there is to a newer definition.
 --
--- ARGV[5] its_revision  of the definition
--- ARGV[6] its_born      revision of the subscription's creation
--- ARGV[7] attempts      how often an item is tried; 0: for ever
--- ARGV[8] partitions    how many `applied` follow
--- ARGV[9…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
+-- ARGV[6] its_revision  of the definition
+-- ARGV[7] its_born      revision of the subscription's creation
+-- ARGV[8] attempts      how often an item is tried; 0: for ever
+-- ARGV[9] partitions    how many `applied` follow
+-- ARGV[10…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
 --
 -- Replies {'made'}                there was none
 --         {'raised'}              attempts and weights are those of this definition now
@@ -13,7 +13,7 @@
 --         {'left'}                one is left of an earlier subscription of that name, or a part of it: it has to be removed first;
 --                                 nothing written
 
-local its_revision, its_born, attempts, partitions = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7], tonumber(ARGV[8])
+local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
@@ -25,7 +25,7 @@ end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
 
 local names, weighed = {}, {}
-for at = 9 + partitions, #ARGV, 2 do
+for at = 10 + partitions, #ARGV, 2 do
   names[#names + 1] = ARGV[at]
   weighed[ARGV[at]] = ARGV[at + 1]
 end
@@ -41,10 +41,10 @@ for _, lane in ipairs(touched) do
   -- The rest of a turn that was begun under another weight.
   lane.credit = 0
 end
-redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[5], 'born', ARGV[6],
+redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0)
 if is_new then
-  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[9 + partition]) end
+  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[10 + partition]) end
 end
 save()
 local ready = 0

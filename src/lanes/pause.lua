@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Stop giving, or go on. What arrives meanwhile waits.
 --
--- ARGV[5] act  'pause' or 'resume'
+-- ARGV[6] act  'pause' or 'resume'
 --
 -- Replies {'done'} or {'gone'}, when there is no such store
 
-local act = ARGV[5]
+local act = ARGV[6]
 
 if not revision then return {'gone'} end
 if act == 'pause' then

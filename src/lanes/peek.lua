@@ -1,12 +1,12 @@
 #!lua flags=allow-oom,no-writes
 -- The items that would be claimed next, in order, without a change.
 --
--- ARGV[5] n  how many, of which 1,000 are shown at most
+-- ARGV[6] n  how many, of which 1,000 are shown at most
 --
 -- Replies {'next', item…}
 --         {'gone'}  there is no such store
 
-local n = math.min(1000, tonumber(ARGV[5]))
+local n = math.min(1000, tonumber(ARGV[6]))
 if not revision then return {'gone'} end
 
 -- The waiting items of a lane, as far as they are asked for.

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Put dead letters back in line, at the end of their lanes and as if never tried.
 --
--- ARGV[5…] ids
+-- ARGV[6…] ids
 --
 -- Replies {'redriven', letters}  how many of them there were
 --         {'gone'}               there is no such store; what is left of it is not touched any more
@@ -13,7 +13,7 @@ local function untried(item)
 end
 
 local redriven = 0
-for i = 5, #ARGV do
+for i = 6, #ARGV do
   local letter = redis.call('HGET', dead, ARGV[i])
   if letter then
     local item = untried(match(letter, '^%d+\30[^\30]*\30(.*)$'))

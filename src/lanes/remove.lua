@@ -3,13 +3,13 @@
 --
 -- KEYS[13] remembered   hash  as in send.lua
 -- KEYS[14] forget       zset  as in send.lua
--- ARGV[5] its_revision  of the removal: a store that was born after it belongs to a later subscription and stays
--- ARGV[6] most          how many lanes, or leases, per call
+-- ARGV[6] its_revision  of the removal: a store that was born after it belongs to a later subscription and stays
+-- ARGV[7] most          how many lanes, or leases, per call
 --
 -- Replies {'more'} or {'removed'}
 
 local remembered, forget = KEYS[13], KEYS[14]
-local its_revision, most = tonumber(ARGV[5]), tonumber(ARGV[6])
+local its_revision, most = tonumber(ARGV[6]), tonumber(ARGV[7])
 if born and born > its_revision then return {'removed'} end
 redis.call('DEL', store)
 

@@ -32,11 +32,13 @@ const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.idle,
   keys.waiting,
 ]
-const storeArgs = ({ keys, nowMs }: StoreInput): ScriptArg[] => [
+/** `field`: what of the store is read besides. */
+const storeArgs = ({ keys, nowMs }: StoreInput, field = ''): ScriptArg[] => [
   nowMs ?? '',
   keys.rankedPrefix,
   keys.heldPrefix,
   keys.laneWake,
+  field,
 ]
 const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.keys.remembered, input.keys.forget]
 
@@ -84,10 +86,9 @@ export const acceptScript = defineScript({
   parts,
   keys: (input: AcceptInput) => storeKeys(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, `applied:${input.partition}`),
     input.revision,
     input.born,
-    input.partition,
     input.first,
     input.last,
     ...input.groups.flatMap(({ lane, items }) => [lane, items.length, ...items]),
@@ -179,7 +180,7 @@ export const claimScript = defineScript({
   parts: plannedParts,
   keys: (input: ClaimInput) => storeKeys(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, `worker:${input.worker}`),
     input.token ?? '',
     input.n,
     input.leaseMs,
@@ -345,4 +346,59 @@ export const removeScript = defineScript({
   keys: (input: StoreInput & { revision: number }) => withMemory(input),
   args: (input) => [...storeArgs(input), input.revision, laneLimits.removal],
   reply: ([kind]: ['more' | 'removed']) => kind,
+})
+
+/** One look at a part of a store: what of it, from where on, of which lane or token. */
+export interface FsckAsk {
+  what: string
+  from: string
+  name: string
+  /** How many it is about, as far as that is known. */
+  pieces?: number
+}
+
+export interface FsckAnswer {
+  /** Where to go on; '' at the end. */
+  next: string
+  rows: readonly (readonly string[])[]
+}
+
+export interface FsckSeen {
+  /** Changes with the store. */
+  marks: string
+  counters: readonly string[]
+  answers: readonly FsckAnswer[]
+}
+
+export interface FsckInput extends StoreInput {
+  /** Pieces per answer, about. */
+  most: number
+  asks: readonly FsckAsk[]
+}
+
+type RawAnswer = readonly [next: string, ...rows: (string | (string | number)[])[]]
+
+/** Many rows come as one text each. */
+const readRow = (row: string | (string | number)[]): string[] =>
+  typeof row === 'string' ? row.split(' ') : row.map(String)
+
+/** Undefined when there is no such store. */
+export const fsckScript = defineScript({
+  file: new URL('./fsck.lua', import.meta.url),
+  parts,
+  keys: (input: FsckInput) => withMemory(input),
+  args: (input) => [
+    ...storeArgs(input),
+    input.most,
+    ...input.asks.flatMap(({ what, from, name }) => [what, from, name]),
+  ],
+  reply: (raw: ['seen', string, (string | number)[], ...RawAnswer[]] | ['gone']): FsckSeen | undefined => {
+    if (raw[0] === 'gone') return undefined
+    const [, marks, counters, ...answers] = raw
+    return {
+      marks,
+      counters: counters.map(String),
+      answers: answers.map(([next, ...rows]) => ({ next, rows: rows.map(readRow) })),
+    }
+  },
 })

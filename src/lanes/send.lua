@@ -4,11 +4,11 @@
 -- KEYS[13] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
 --                            "<fingerprint> <id>"
 -- KEYS[14] forget      zset  field of remembered -> ms at which it is forgotten
--- ARGV[5] process      random, new with every start
--- ARGV[6] n            number of its flush, growing by one
--- ARGV[7] call_ms      for how long the answer is remembered
--- ARGV[8] once_ms      for how long an idempotency key is
--- ARGV[9…] items      each: id, lane, delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
+-- ARGV[6] process      random, new with every start
+-- ARGV[7] n            number of its flush, growing by one
+-- ARGV[8] call_ms      for how long the answer is remembered
+-- ARGV[9] once_ms      for how long an idempotency key is
+-- ARGV[10…] items      each: id, lane, delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
 --
 -- Replies {'sent', word…}  per item: its id; 'duplicate <id>', what an earlier one was answered; or 'reused', the idempotency key was
 --                          used for another body, and nothing of this item is stored
@@ -17,7 +17,7 @@
 
 local argv = ARGV
 local remembered, forget = KEYS[13], KEYS[14]
-local process, n, call_ms, once_ms = 'call:' .. argv[5], tonumber(argv[6]), tonumber(argv[7]), tonumber(argv[8])
+local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision then return {'gone'} end
 
@@ -72,9 +72,9 @@ local function enter(id, lane, delay, ttl, priority, envelope)
   end
 end
 
-for at = 9, #argv, 8 do names[#names + 1] = argv[at + 1] end
+for at = 10, #argv, 8 do names[#names + 1] = argv[at + 1] end
 load_all(names)
-for at = 9, #argv, 8 do
+for at = 10, #argv, 8 do
   local id, lane, once, fingerprint = argv[at], loaded[argv[at + 1]], argv[at + 5], argv[at + 6]
   local word = answered(once, fingerprint)
   if not word then

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Say what became of held items. Whoever does not hold an item any more changes nothing.
 --
--- ARGV[5…] groups  each: token, outcome, how many, then the items' ids with what the outcome needs:
+-- ARGV[6…] groups  each: token, outcome, how many, then the items' ids with what the outcome needs:
 --                  'ack'                    done: id
 --                  'back'                   never begun, goes to the head of its lane with one attempt less: id
 --                  'retry'                  id, ms from now, reason; after its last attempt it is a dead letter
@@ -27,7 +27,7 @@ local function held_under(token, ids)
 end
 
 -- What is said, with the items as they are held.
-local said, stale, names, seen, at, place = {}, {}, {}, {}, 5, 0
+local said, stale, names, seen, at, place = {}, {}, {}, {}, 6, 0
 while at <= #argv do
   local token, outcome, size = argv[at], argv[at + 1], tonumber(argv[at + 2])
   local step, ids = values[outcome], {}

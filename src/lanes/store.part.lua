@@ -18,6 +18,7 @@
 -- ARGV[2] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
 -- ARGV[3] held_prefix    .. token: hash, item id -> item
 -- ARGV[4] wake           channel on which the idle hear their names
+-- ARGV[5] field          of the store, which this script asks for besides; '' for none
 --
 -- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>".
 -- It moves whole. Its attempts are those that have ended; a held item is in one more.
@@ -28,7 +29,7 @@
 local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local later, later_items, leases, holders = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local dead, dead_order, idle, waiting = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
-local now, ranked_prefix, held_prefix, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local now, ranked_prefix, held_prefix, wake, field = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local format, match, find, sub, byte = string.format, string.match, string.find, string.sub, string.byte
 
 local most_dead = 10000
@@ -46,15 +47,23 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'turn', 'weighted', 'born')
+-- Read and written with one command each: for a single item that is what a call costs.
+local counters = {'turn', 'waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
+local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'weighted', 'born', field, unpack(counters))
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
-local last_turn, is_weighted, born = tonumber(known[4] or 0), known[5] == '1', tonumber(known[6])
+local is_weighted, born, field_value = known[4] == '1', tonumber(known[5]), known[6]
+local turn_before = tonumber(known[7] or 0)
+local last_turn = turn_before
 
 local long_name = string.rep('-', 65)
 local no_record = struct.pack(record_format, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local loaded, touched, counted = {}, {}, {}
 
 local function count(name, by) counted[name] = (counted[name] or 0) + by end
+
+-- A field of the store that save() writes with the counters.
+local noted = {}
+local function note(name, value) noted[#noted + 1], noted[#noted + 2] = name, value end
 
 local function waits_in(lane) return lane.tail - lane.head + lane.ranked end
 
@@ -126,14 +135,13 @@ local function line_lanes_up()
     lane.turn = false
   end
   in_pieces('ZREM', turns, out)
-  -- With a name of more than 64 bytes a sorted set is a skip list at once, and stays one: as a short list its cost would grow with
-  -- its lanes up to the 128th.
-  if #numbers > 0 and redis.call('EXISTS', turns) == 0 then
+  in_pieces('ZADD', turns, numbers)
+  -- Up to 128 lanes Redis keeps the line as one piece of memory, and a place at its end costs a walk through all of it. A name of more
+  -- than 64 bytes makes it a skip list, which it stays until it is empty.
+  if #numbers > 32 then
     redis.call('ZADD', turns, 0, long_name)
-    redis.call('ZADD', turns, numbers[1], numbers[2])
     redis.call('ZREM', turns, long_name)
   end
-  in_pieces('ZADD', turns, numbers)
 end
 
 -- Every script's last step before its reply: turns, records and counts as they are now.
@@ -152,10 +160,12 @@ local function save()
   end
   in_pieces('HSET', lanes, records)
   in_pieces('HDEL', lanes, gone)
-  if last_turn > tonumber(known[4] or 0) then count('turn', last_turn - tonumber(known[4] or 0)) end
-  for name, by in pairs(counted) do
-    if by ~= 0 then redis.call('HINCRBY', store, name, by) end
+  count('turn', last_turn - turn_before)
+  for i, name in ipairs(counters) do
+    local by = counted[name]
+    if by and by ~= 0 then note(name, format('%.0f', tonumber(known[6 + i] or 0) + by)) end
   end
+  if #noted > 0 then redis.call('HSET', store, unpack(noted)) end
 end
 
 -- Where a ranked item stands: those of a higher priority first, then the order in which they came, those that are

@@ -68,6 +68,11 @@ export class LaneStore {
     return this.#run(enterScript, input)
   }
 
+  /** An item as it is held under a token; null when it is not. */
+  heldItem(token: string, id: string): Promise<string | null> {
+    return this.#ground.connection.redis.hget(this.keys.heldPrefix + token, id)
+  }
+
   #run<Input extends StoreInput, Reply>(script: Script<Input, Reply>, input: Own<Input>): Promise<Reply> {
     return runScript(this.#ground.connection.redis, script, { ...this.ground, ...input } as Input)
   }

@@ -164,6 +164,9 @@ export const processorsKey = (ns: string): string => `${ns}:{namespace}:processo
 /** What SCAN finds all keys of a namespace by. */
 export const namespacePattern = (ns: string): string => `${ns}:*`
 
+/** What SCAN finds the keys of all queues by. */
+export const queuesPattern = (ns: string): string => `${ns}:{queue.*`
+
 /** publish.lua makes the same of a partition's `wake`. */
 export const topicWakeChannel = (ns: string, topic: string): string => `${ns}:wake:${topic}`
 
@@ -306,4 +309,18 @@ function queueKeyOf(ns: string, key: string): KeyName | undefined {
   const [, itsNs, name = '', of] = queueKeyShape.exec(key) ?? []
   const names = of === undefined ? queueKeyNames : queueKeyPrefixes
   return itsNs === ns && names.includes(name) ? (name as KeyName) : undefined
+}
+
+/** What the key of a queue says. */
+export interface QueueKeyParts {
+  key: string
+  queue: string
+  what: string
+  /** Of the lane or lease, for keys that have one. */
+  name: string | undefined
+}
+
+export function queueKeyParts(ns: string, key: string): QueueKeyParts | undefined {
+  const [, itsNs, queue, what, name] = /^([^:]+):\{queue\.([^}]+)\}:(\w+)(?::([\s\S]*))?$/.exec(key) ?? []
+  return itsNs === ns ? { key, queue: queue!, what: what!, name } : undefined
 }

@@ -6,7 +6,8 @@
  *
  * Who dies after the table leaves nothing undone: a router that meets no store makes it, any accept brings the revision along,
  * and a mark is finished by whoever meets it. The store is never first: one that was left behind by a
- * creator that died would hide its seqs from the next subscription of that name.
+ * creator that died would hide its seqs from the next subscription of that name. Whoever has made a store looks into the table
+ * once more: of a subscription that was removed meanwhile it must not stay.
  */
 import { BusbarError, shown } from '../errors.ts'
 import { type Definition, writeDefinition } from './definition.ts'
@@ -23,6 +24,8 @@ export interface ChangeContext {
   put(input: { name: string; definition: string; force: boolean; starts: readonly Start[] }): Promise<PutReply>
   remove(name: string): Promise<RemoveReply>
   removed(name: string, mark: string): Promise<unknown>
+  /** The revision with which the one of this name was created; undefined when there is none. */
+  bornOf(name: string): Promise<number | undefined>
 }
 
 export interface Put {
@@ -52,6 +55,8 @@ export async function putSubscription(
     const { revision, born, seqs } = reply
     const subscription = { name, kind, revision, born, match, options }
     await sink.make(subscription, seqs)
+    // Removed meanwhile: then its store was taken away before it was made.
+    if ((await context.bornOf(name)) !== born) await sink.remove(name, born)
     return { change: reply.kind, subscription }
   }
 }

@@ -199,7 +199,7 @@ export class OwnReaders {
 
   /** Registered, and yet without a store: made again where everyone is. Lower is harmless, nobody sends that again. */
   async #remake(own: Own): Promise<void> {
-    const { load, stores, partitions, clock, report, wake } = this.#context
+    const { load, table, stores, partitions, clock, report, wake } = this.#context
     const { subscription } = own
     own.busy = true
     try {
@@ -208,6 +208,9 @@ export class OwnReaders {
       const placeOf = (_: unknown, partition: number) =>
         places.get(`${partition} ${subscription.name}`)?.seq ?? mains.get(partition) ?? 0
       await stores.make(subscription, Array.from({ length: partitions }, placeOf))
+      await load()
+      // Removed meanwhile: then its store was taken away before it was made again.
+      if (table.get(subscription.name)?.born !== subscription.born) return await stores.remove(subscription)
       report('sink.remade', { subscription: subscription.name })
       own.gone = 0
       own.retryAt = 0

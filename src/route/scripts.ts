@@ -206,3 +206,38 @@ export const commitScript = defineScript({
     words,
   }),
 })
+
+interface FsckInput {
+  keys: RouteKeys
+  /** Pieces, about. */
+  most: number
+  what: string
+  from: string
+}
+
+export interface FsckSeen {
+  /** The highest revision. */
+  highest: number
+  /** Where to go on; '' at the end. */
+  next: string
+  rows: readonly (readonly string[])[]
+}
+
+export const fsckScript = defineScript({
+  file: new URL('./fsck.lua', import.meta.url),
+  keys: ({ keys }: FsckInput) => [
+    keys.group,
+    keys.subscriptions,
+    keys.changes,
+    keys.own,
+    keys.cursors,
+    keys.removing,
+    keys.replaced,
+  ],
+  args: ({ most, what, from }) => [most, what, from],
+  reply: ([, revision, [next, ...rows]]: ['seen', string, [string, ...string[][]]]): FsckSeen => ({
+    highest: Number(revision),
+    next,
+    rows,
+  }),
+})

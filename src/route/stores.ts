@@ -55,6 +55,11 @@ export class Stores {
     await this.#sinkOf(subscription.kind).make(subscription, applied)
   }
 
+  /** Takes away the store of a subscription that there is not any more; one of a later subscription stays. */
+  async remove({ kind, name, born }: Subscription): Promise<void> {
+    await this.#sinkOf(kind).remove(name, born)
+  }
+
   /** Resolves when all have an outcome, or when those without one are left to themselves. */
   wait(calls: readonly Call[]): Promise<void> {
     return new Promise((resolve) => {

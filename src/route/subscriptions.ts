@@ -2,6 +2,7 @@
 import type { Redis } from 'ioredis'
 import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
+import { checkTenant, checkType } from '../event-checks.ts'
 import { seqBefore } from '../log/cursor.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { readLasts } from '../log/read.ts'
@@ -88,6 +89,8 @@ export class Subscriptions implements SubscriptionsView {
   }
 
   async match(tenant: string, type: string, name?: string): Promise<MatchFacts[]> {
+    checkParameter(checkTenant, tenant)
+    checkParameter(checkType, type)
     const asked = name === undefined ? await this.#all() : [await this.#one(name)]
     return Promise.all(asked.map((subscription) => this.#matchOf(subscription, tenant, type)))
   }
@@ -155,7 +158,25 @@ export class Subscriptions implements SubscriptionsView {
         this.#read((redis, namespace) =>
           runScript(redis, removedScript, { keys: routeKeys(namespace.name), name, mark }),
         ),
+      bornOf: async (name) => {
+        const stored = await this.#read((redis, ns) => redis.hget(routeKeys(ns.name).subscriptions, name))
+        return stored === null ? undefined : readSubscription(name, stored).born
+      },
     }
+  }
+}
+
+/** Nothing is published here: what cannot be an event's is a wrong parameter. */
+function checkParameter(check: (value: unknown) => string, given: string): void {
+  try {
+    check(given)
+  } catch (error) {
+    const { field, value, problem } = (error as BusbarError).details as {
+      field: string
+      value: string
+      problem: string
+    }
+    throw BusbarError.of('PARAMETER_INVALID', { name: field, value, problem }, error)
   }
 }
 

@@ -2,12 +2,14 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { checkStore } from '../../src/lanes/fsck.ts'
 import {
   acceptScript,
   claimScript,
   discardScript,
   enterScript,
   extendScript,
+  fsckScript,
   type Outcome,
   pauseScript,
   peekScript,
@@ -17,6 +19,7 @@ import {
   settleScript,
 } from '../../src/lanes/scripts.ts'
 import { runScript, type Script } from '../../src/redis/script.ts'
+import { collect } from '../support/log.ts'
 import { ReferenceStore, type Work } from './reference.ts'
 import { expectedOf, itemText, sentEnvelope, storedIn, type TestStore, testStore, workOf } from './store.ts'
 
@@ -339,7 +342,11 @@ async function walk(store: TestStore, steps: readonly Step[], plant: Plant): Pro
     await walking.take(one)
     await walking.check()
   }
+  expect(await findingsOf(store)).toEqual([])
 }
+
+const findingsOf = ({ redis, keys }: TestStore) =>
+  collect(checkStore('mail', (most, asks) => runScript(redis, fsckScript, { keys, most, asks })))
 
 const walks = fc.array(step, { minLength: 5, maxLength: 40, size: 'max' })
 
@@ -377,7 +384,7 @@ const bugs: [what: string, line: string, bug: string][] = [
 
 describe('a store of lanes', () => {
   test(
-    '[Q31] does what the reference does, whatever happens in whatever order; turns holds exactly the lanes that can give',
+    '[Q31] does what the reference does, whatever happens in whatever order; turns holds exactly the lanes that can give, and fsck finds nothing',
     () => walkMany(100),
     60_000,
   )

@@ -159,6 +159,10 @@ export class World {
     if (this.#removing.get(name) === mark) this.#removing.delete(name)
   }
 
+  bornOf(name: string): number | undefined {
+    return this.#subscriptionOf(name)?.born
+  }
+
   // table.lua
   load(known: number): Loaded {
     const changed = [...this.#changes].filter(([, revision]) => revision > known)

@@ -294,6 +294,12 @@ export class Schedule {
           () => `removed ${name}`,
           () => world.removed(name, mark),
         ),
+      bornOf: (name) =>
+        this.#call(
+          id,
+          () => `born of ${name}`,
+          () => world.bornOf(name),
+        ),
     }
   }
 

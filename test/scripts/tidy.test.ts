@@ -9,6 +9,7 @@ import {
   enterScript,
   extendScript,
   discardScript as laneDiscardScript,
+  fsckScript as laneFsckScript,
   redriveScript as laneRedriveScript,
   removeScript as laneRemoveScript,
   settleScript as laneSettleScript,
@@ -44,6 +45,7 @@ import {
   putScript,
   removedScript,
   removeScript,
+  fsckScript as routeFsckScript,
   tableScript,
 } from '../../src/route/scripts.ts'
 import {
@@ -120,6 +122,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   }),
   'src/route/remove.lua': call(removeScript, { keys: routeKeys('ns'), name: 's', partitions: 1 }),
   'src/route/removed.lua': call(removedScript, { keys: routeKeys('ns'), name: 's', mark: '1 1 queue' }),
+  'src/route/fsck.lua': call(routeFsckScript, { keys: routeKeys('ns'), most: 1, what: 'own', from: '0' }),
   'src/route/table.lua': call(tableScript, { keys: routeKeys('ns'), known: 0 }),
   'src/route/commit.lua': call(commitRouteScript, {
     keys: routeKeys('ns'),
@@ -161,6 +164,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/lanes/peek.lua': call(peekScript, { ...lanes, n: 1 }),
   'src/lanes/redrive.lua': call(laneRedriveScript, { ...lanes, ids: ['i'] }),
   'src/lanes/discard.lua': call(laneDiscardScript, { ...lanes, ids: ['i'] }),
+  'src/lanes/fsck.lua': call(laneFsckScript, { ...lanes, most: 1, asks: [{ what: 'lanes', from: '0', name: '' }] }),
   'src/lanes/remove.lua': call(laneRemoveScript, { ...lanes, revision: 1 }),
 }
 

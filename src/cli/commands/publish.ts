@@ -2,10 +2,12 @@
 import type { Command } from 'commander'
 import type { Duration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
-import { limits, RawJson } from '../../event.ts'
+import { RawJson } from '../../event.ts'
 import type { Delayed, Published } from '../../index.ts'
-import { readTime, timeForms } from '../../time.ts'
+import { timeForms } from '../../time.ts'
+import { quotingError, readStdin } from '../data-argument.ts'
 import { type ExitCode, exitCodes } from '../exit.ts'
+import { timeOption } from '../options.ts'
 import type { Colors } from '../output.ts'
 import type { AddCommand } from '../program.ts'
 import { publishFile } from '../publish-file.ts'
@@ -86,13 +88,6 @@ function flagError(error: unknown): unknown {
   return BusbarError.of('PARAMETER_INVALID', { name: field, value, problem }, error)
 }
 
-/** Most JSON that arrives broken was whole before the shell took its quotes. */
-function quotingError(error: unknown): unknown {
-  if (!(error instanceof BusbarError) || error.code !== 'DATA_UNSERIALISABLE') return error
-  const problem = `${error.details.problem}. In a shell, put it between single quotes, as in '{"total":42}'`
-  return BusbarError.of('DATA_UNSERIALISABLE', { problem }, error)
-}
-
 function answerLine(answer: Published | Delayed, { bold, dim }: Colors): string {
   const place =
     'due' in answer
@@ -100,30 +95,6 @@ function answerLine(answer: Published | Delayed, { bold, dim }: Colors): string 
       : `${dim('seq')} ${answer.seq}  ${dim('prev')} ${answer.prev ?? 'none'}`
   const note = answer.duplicate ? `  ${dim('(was there already)')}` : ''
   return `${dim('id')} ${bold(answer.id)}  ${place}${note}`
-}
-
-/** White space around the JSON, such as echo's line end, is not part of it. */
-async function readStdin(stdin: AsyncIterable<Uint8Array>): Promise<string> {
-  const parts: Uint8Array[] = []
-  let bytes = 0
-  for await (const part of stdin) {
-    bytes += part.length
-    if (bytes > 2 * limits.dataBytes) throw BusbarError.of('EVENT_TOO_LARGE', { bytes, maxBytes: limits.dataBytes })
-    parts.push(part)
-  }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(parts)).trim()
-  } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not UTF-8' }, error)
-  }
-}
-
-function timeOption(name: string): (value: string) => number {
-  return (value) => {
-    const time = readTime(value)
-    if (time !== undefined) return time
-    throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: `must be ${timeForms}` })
-  }
 }
 
 function readPrev(value: string): number | null {

@@ -1,11 +1,10 @@
 /** `busbar streams`: the processors of the namespace, how far they are, and what to do about what they could not handle. */
-import type { Command } from 'commander'
+import { letterJson } from '../../dead-letters.ts'
 import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { checkId } from '../../event.ts'
 import type { ParkedObject, StreamFacts } from '../../index.ts'
 import { readPosition } from '../../sinks/stream/position.ts'
-import { deadLetterJson } from '../../sinks/stream/set-aside.ts'
 import { timeForms } from '../../time.ts'
 import { exitCodes } from '../exit.ts'
 import { shellWord } from '../invocation.ts'
@@ -15,6 +14,7 @@ import type { AddCommand } from '../program.ts'
 import type { Session } from '../session.ts'
 import { countOf, deadLines, parkedLines, partitionLines, streamLines } from '../stream-tables.ts'
 import { type ResetOptions, resetStream } from '../streams-reset.ts'
+import { sayWhatWasMeant } from '../verbs.ts'
 
 export const addStreams: AddCommand = (program, run) => {
   const streams = program
@@ -49,20 +49,7 @@ export const addStreams: AddCommand = (program, run) => {
     .option('--object <object>', 'instead: all that is parked of this object, tenant/key')
     .action(run(discard))
   add('remove', 'forget a processor that nobody runs any more').action(run(removeStream))
-  sayWhatWasMeant(streams)
-}
-
-/** A name where a verb should be: commander would only count the arguments. */
-function sayWhatWasMeant(streams: Command): void {
-  const verbs = streams.commands.map((command) => command.name())
-  // Only now: the commands below take over what is allowed when they are made.
-  streams.allowExcessArguments().hook('preAction', (_, called) => {
-    const [first] = called.args
-    if (called !== streams || first === undefined) return
-    const verb = didYouMean(first, verbs)
-    const meant = verb ? `streams ${verb}` : `streams show ${shellWord(first)}`
-    streams.error(`streams has no command ${shown(first)}. (Did you mean busbar ${meant}?)`)
-  })
+  sayWhatWasMeant(streams, 'show')
 }
 
 async function listStreams({ out, withBus, config }: Session) {
@@ -145,7 +132,7 @@ async function listParked({ out, withBus }: Session, name: string) {
 
 async function listDead({ out, withBus }: Session, name: string, options: { limit?: number; offset?: number }) {
   const letters = await withBus((bus) => bus.streams.dead.list(name, options))
-  if (out.json) for (const letter of letters) await out.printJsonText(deadLetterJson(letter))
+  if (out.json) for (const letter of letters) await out.printJsonText(letterJson(letter))
   else if (letters.length === 0) out.note('There are no dead letters here.')
   else for (const line of deadLines(letters, out)) await out.print(line)
   return exitCodes.ok

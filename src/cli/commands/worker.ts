@@ -3,7 +3,7 @@
  *
  *   loading    the modules are found and loaded, the buses among their exports picked out, names checked
  *   starting   Redis is reached, each bus runs; what the log has to say waits, unless it is a warning
- *   running    what runs has been said; log lines follow
+ *   running    what runs has been said; log lines follow; with --drain until nothing is left in the queues
  *   stopping   asked to end: every bus finishes what it has begun, all at once
  *
  * Nothing is started before everything is loaded and every name is known.
@@ -12,8 +12,10 @@ import type { Bus } from '../../bus.ts'
 import { describeSettings, type SettingName } from '../../config.ts'
 import { checkDeclared } from '../../declared.ts'
 import { BusbarError } from '../../errors.ts'
+import type { Left } from '../../index.ts'
 import { findBuses, findModules, loadModules } from '../app-modules.ts'
-import { exitCodes } from '../exit.ts'
+import { sayDrained } from '../drained.ts'
+import { type ExitCode, exitCodes } from '../exit.ts'
 import { createHeldLog, type HeldLog } from '../held-log.ts'
 import type { AddCommand } from '../program.ts'
 import { reachRedis, type Session } from '../session.ts'
@@ -22,6 +24,7 @@ import { type RunningBus, workerJson, workerLines } from '../worker-screen.ts'
 
 interface Options {
   only?: string[]
+  drain?: boolean
 }
 
 interface Planned {
@@ -38,6 +41,7 @@ export const addWorker: AddCommand = (program, run) => {
     .description('run what the buses that these modules export have declared')
     .argument('<modules...>', "TypeScript or JavaScript, by path or pattern: ./app.ts './jobs/*.ts'")
     .option('--only <names>', 'run only these, separated by commas', readNames)
+    .option('--drain', 'end when nothing is left to do in the queues')
     .action(run(worker))
 }
 
@@ -49,7 +53,7 @@ const readNames = (value: string, before: string[] = []): string[] => [
   ...value.split(',').map((name) => name.trim()),
 ]
 
-async function worker(session: Session, paths: string[], { only }: Options) {
+async function worker(session: Session, paths: string[], { only, drain = false }: Options) {
   checkFlags(session)
   const { cwd } = session.io
   using end = onEndRequest()
@@ -58,8 +62,8 @@ async function worker(session: Session, paths: string[], { only }: Options) {
     const loaded = await Promise.race([loadModules(modules, cwd), end.whenAsked])
     if (!loaded) return exitCodes.ok
     const planned = plan(findBuses(loaded, modules, cwd), only, session)
-    await runUntilAsked(planned, modules, session, Promise.race([end.whenAsked, whenAborted(session.out.closed)]))
-    return exitCodes.ok
+    const asked = Promise.race([end.whenAsked, whenAborted(session.out.closed)])
+    return await runUntilAsked(planned, { modules, drain }, session, asked)
   } finally {
     // What else the modules have opened would keep the process alive; what is still being printed gets a moment.
     setTimeout(() => process.exit(), lingerMs).unref()
@@ -99,23 +103,28 @@ function plan(buses: readonly Bus[], only: readonly string[] | undefined, sessio
 
 async function runUntilAsked(
   planned: readonly Planned[],
-  modules: readonly string[],
+  { modules, drain }: { modules: readonly string[]; drain: boolean },
   session: Session,
   asked: Promise<void>,
-): Promise<void> {
+): Promise<ExitCode> {
   const { out } = session
   try {
     const buses = await Promise.race([Promise.all(planned.map(start)), asked])
-    if (!buses) return
+    if (!buses) return exitCodes.ok
     if (out.json) await out.printJson(workerJson({ modules, buses }))
     else for (const line of workerLines({ modules, buses }, session)) await out.print(line)
     for (const { log } of planned) log.release()
-    await asked
+    const left = await Promise.race([drain ? drained(planned) : asked, asked])
+    if (left) return await sayDrained(session, left)
     if (!out.json) out.note(out.errorColors.dim('Stopping; once more to stop at once.'))
+    return exitCodes.ok
   } finally {
     await Promise.all(planned.map(({ bus }) => bus.close({ timeout: closeTimeoutMs })))
   }
 }
+
+const drained = async (planned: readonly Planned[]): Promise<Left[]> =>
+  (await Promise.all(planned.map(({ bus }) => bus.drained()))).flat()
 
 async function start({ bus, runs, only, log }: Planned): Promise<RunningBus> {
   bus.telemetry.listen(log.listener)

@@ -19,6 +19,7 @@ import { backoffMs } from '../../runtime/backoff.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { checkKnown } from '../../unknown-name.ts'
+import { HeldLease } from './held-lease.ts'
 import { ClaimedItem, type ClaimedLease, durationMs, type LeaseDoor, type SettleWord } from './lease.ts'
 import type { QueueSettings } from './options.ts'
 import { Sender, type Sent } from './sender.ts'
@@ -150,6 +151,15 @@ export class QueueDoor {
     return reply.items.map((text) => new ClaimedItem<Data>(door, '', reply.nowMs, readItem(text)).event)
   }
 
+  /** A lease of which only the token is at hand. */
+  lease(token: string): HeldLease {
+    return new HeldLease(token, async () => {
+      const { open, settings } = await this.#whenOpen()
+      const door = this.#leaseDoor(open, settings)
+      return { ...door, settle: (...said) => this.#inTime(open, door.settle(...said)) }
+    })
+  }
+
   async close(deadlineMs: number): Promise<void> {
     if (!this.#open) return
     const { sender, settler } = this.#open
@@ -232,6 +242,15 @@ export class QueueDoor {
       // Nobody is to be woken in its place.
       await ground.connection.redis.zrem(store.keys.idle, name).catch(() => undefined)
     }
+  }
+
+  /** What a lost Redis keeps from being said goes on being said; whoever waits for it hears that it is away. */
+  #inTime<T>({ ground: { network, timeoutMs } }: Open, answer: Promise<T>): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const problem = `no answer within ${timeoutMs} ms`
+      const timer = network.after(timeoutMs, () => reject(BusbarError.of('REDIS_UNAVAILABLE', { problem })))
+      answer.then(resolve, reject).finally(() => timer.cancel())
+    })
   }
 
   #gone(): BusbarError {

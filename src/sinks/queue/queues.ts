@@ -6,6 +6,7 @@
 import { BusbarError, shown } from '../../errors.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import { queueKeys } from '../../redis/keys.ts'
+import type { Put } from '../../route/change.ts'
 import type { Subscriptions } from '../../route/subscriptions.ts'
 import {
   type CheckedQueue,
@@ -31,9 +32,14 @@ interface Declared {
   registered: Promise<{ settings: QueueSettings; revision: number }> | undefined
 }
 
+// How long a change of a definition by someone else may go unnoticed by those who claim by hand.
+const definedMs = 1_000
+
 export class Queues {
   readonly #options: QueuesOptions
   readonly #declared = new Map<string, Declared>()
+  /** Doors to queues that others have declared. */
+  readonly #opened = new Map<string, QueueDoor>()
   readonly #workers: QueueWorker[] = []
   readonly #running = new Set<QueueWorker>()
   #started = false
@@ -43,8 +49,20 @@ export class Queues {
     this.#options = options
   }
 
+  /** Those that were declared here, and those that only workers name. */
   get names(): readonly string[] {
-    return [...this.#declared.keys()]
+    const drawn = this.#workers.flatMap((worker) => worker.drawn.map(({ name }) => name))
+    return [...new Set([...this.#declared.keys(), ...drawn])]
+  }
+
+  /** Those that running workers of this process draw from. */
+  get workedOn(): readonly string[] {
+    return [...new Set([...this.#running].flatMap((worker) => worker.drawn.map(({ name }) => name)))]
+  }
+
+  /** How many handlers of this process have begun. */
+  get begun(): number {
+    return [...this.#running].reduce((sum, { begun }) => sum + begun, 0)
   }
 
   declare(name: string, options: QueueOptions): QueueDoor {
@@ -61,6 +79,31 @@ export class Queues {
     return door
   }
 
+  /** The door to a queue that is known to be registered. One for each: a second sender would count its flushes anew. */
+  open(name: string): QueueDoor {
+    const known = this.#declared.get(name)?.door ?? this.#opened.get(name)
+    if (known) return known
+    const defined = this.#rememberFor(definedMs, () => this.#define(name))
+    const door = new QueueDoor(name, async () => {
+      const [ground, { settings }] = await Promise.all([this.#options.open(), defined()])
+      return { ground, settings }
+    })
+    this.#opened.set(name, door)
+    return door
+  }
+
+  /** There is no such queue any more: one of that name later is another one. */
+  forget(name: string): void {
+    if (this.#opened.get(name)?.isIdle) this.#opened.delete(name)
+  }
+
+  /** Registers a queue, or changes its definition, for everyone. */
+  async put(name: string, options: QueueOptions): Promise<Put['change']> {
+    const { match, settings, from, force } = checkQueue(options)
+    const definition = { name: checkQueueName(name), kind: 'queue' as const, match, options: { ...settings } }
+    return (await this.#options.subscriptions.put(definition, { from, force })).change
+  }
+
   /** What a worker of this process does; run() starts it. */
   attach(drawn: readonly Drawn[], handler: QueueHandler | BatchHandler, settings: WorkSettings): QueueWorker {
     const problems: string[] = []
@@ -75,9 +118,9 @@ export class Queues {
   /** Registers what was declared, and starts the workers of the queues named, or of all. */
   async start(only: readonly string[] | undefined): Promise<void> {
     this.#started = true
-    if (this.#declared.size === 0) return
+    if (this.names.length === 0) return
     const ground = await this.#options.open()
-    for (const name of this.names) await this.#register(name)
+    for (const name of this.#declared.keys()) await this.#register(name)
     const { isNamed } = this.#options
     const wanted = this.#workers.filter(({ drawn }) => !only || drawn.some(({ name }) => only.includes(name)))
     for (const worker of wanted) {
@@ -97,17 +140,18 @@ export class Queues {
 
   /** As far as this process knows: nothing waits, runs or is on its way. */
   get isDry(): boolean {
-    return (
-      [...this.#running].every((worker) => worker.isDry) &&
-      [...this.#declared.values()].every(({ door }) => door.isIdle)
-    )
+    return [...this.#running].every((worker) => worker.isDry) && this.#doors.every((door) => door.isIdle)
   }
 
   /** Workers end first: what they hold goes back while there is a connection. */
   async close(timeoutMs: number): Promise<void> {
     this.#closed = true
     await Promise.all([...this.#running].map((worker) => worker.close(timeoutMs)))
-    await Promise.all([...this.#declared.values()].map(({ door }) => door.close(timeoutMs)))
+    await Promise.all(this.#doors.map((door) => door.close(timeoutMs)))
+  }
+
+  get #doors(): QueueDoor[] {
+    return [...[...this.#declared.values()].map(({ door }) => door), ...this.#opened.values()]
   }
 
   #register(name: string): Promise<{ settings: QueueSettings; revision: number }> {
@@ -123,6 +167,23 @@ export class Queues {
     const definition = { name, kind: 'queue' as const, match, options: { ...settings } }
     const { subscription } = await this.#options.subscriptions.put(definition, { from, force })
     return { settings, revision: subscription.revision }
+  }
+
+  /** The answer of the last call for so long; a failed one is asked again at once. */
+  #rememberFor<T>(ms: number, ask: () => Promise<T>): () => Promise<T> {
+    let answer: Promise<T> | undefined
+    let until = 0
+    return () => {
+      const now = performance.now()
+      if (answer && now < until) return answer
+      const asked = ask()
+      answer = asked
+      until = now + ms
+      asked.catch(() => {
+        if (answer === asked) answer = undefined
+      })
+      return asked
+    }
   }
 
   /** As it is stored now, whoever put it there. */

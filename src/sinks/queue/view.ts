@@ -14,9 +14,11 @@ import { type LaneKeys, queueKeys } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
 import type { SubscriptionFacts, SubscriptionsView } from '../../route/subscriptions.ts'
 import type { Clock } from '../../runtime/clock.ts'
-import { createDeadView, type DeadView } from './dead-view.ts'
+import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
-import type { QueueSettings } from './options.ts'
+import type { QueueOptions, QueueSettings } from './options.ts'
+import type { QueueDoor } from './queue.ts'
+import type { Queues } from './queues.ts'
 
 export interface QueueFacts extends QueueSettings {
   name: string
@@ -57,7 +59,14 @@ export interface TenantFacts {
   oldestMs: number | null
 }
 
+/** A queue by its name, whoever declared it. */
+export type OpenQueue = Pick<QueueDoor, 'name' | 'send' | 'claim' | 'pop' | 'lease'>
+
 export interface QueuesView {
+  /** Sends to it, claims from it and settles what was claimed. QUEUE_NOT_FOUND when there is none of that name. */
+  open(name: string): Promise<OpenQueue>
+  /** Registers a queue, or changes its definition, as bus.queue() and run() do. */
+  put(name: string, options?: QueueOptions): Promise<QueueFacts & { change: 'created' | 'changed' | 'same' }>
   list(): Promise<QueueFacts[]>
   /** QUEUE_NOT_FOUND when there is none of that name. */
   get(name: string): Promise<QueueFacts>
@@ -70,7 +79,7 @@ export interface QueuesView {
   resume(name: string): Promise<void>
   /** Takes it away, and everything in it. */
   remove(name: string): Promise<void>
-  readonly dead: DeadView
+  readonly dead: QueueDeadView
 }
 
 /** A queue that is known to exist. */
@@ -86,6 +95,7 @@ export type AskQueue = <T>(name: string, ask: (known: KnownQueue) => Promise<T>)
 export interface QueuesViewOptions {
   source: LogSource
   subscriptions: SubscriptionsView
+  queues: Queues
   clock: Clock
   connection(): Promise<Connection>
 }
@@ -95,7 +105,7 @@ const mostPeeked = 1_000
 // Finding the oldest item of all would mean a look at every lane.
 const oldestAmong = 100
 
-export function createQueuesView({ source, subscriptions, clock, connection }: QueuesViewOptions): QueuesView {
+export function createQueuesView({ source, subscriptions, queues, clock, connection }: QueuesViewOptions): QueuesView {
   const known = async (facts: SubscriptionFacts): Promise<Omit<KnownQueue, 'redis'> & { redis: Redis }> => {
     const opened = await connection()
     return source.read(async (redis, namespace) => {
@@ -104,14 +114,14 @@ export function createQueuesView({ source, subscriptions, clock, connection }: Q
     })
   }
   const find = async (name: string): Promise<SubscriptionFacts> => {
-    const all = await subscriptions.list()
-    const queues = all.filter(({ kind }) => kind === 'queue')
-    const found = queues.find((facts) => facts.name === name)
-    if (found) return found
-    const meant = didYouMean(
-      String(name),
-      queues.map((facts) => facts.name),
-    )
+    const found = await subscriptions.get(name).catch((error) => {
+      if (!(error instanceof BusbarError) || error.code !== 'SUBSCRIPTION_NOT_FOUND') throw error
+    })
+    if (found?.kind === 'queue') return found
+    queues.forget(name)
+    const others = (await subscriptions.list()).filter(({ kind }) => kind === 'queue')
+    const names = others.map((facts) => facts.name)
+    const meant = didYouMean(String(name), names)
     throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), meant })
   }
   const ask: AskQueue = async (name, work) => {
@@ -121,6 +131,11 @@ export function createQueuesView({ source, subscriptions, clock, connection }: Q
   const pause = (name: string, act: 'pause' | 'resume') =>
     ask(name, async ({ redis, store }) => void (await runScript(redis, pauseScript, { ...store.ground, act })))
   return {
+    open: async (name) => queues.open((await find(name)).name),
+    put: async (name, options = {}) => {
+      const change = await queues.put(name, options)
+      return { change, ...(await ask(name, (queue) => factsOf(queue, clock))) }
+    },
     list: async () => {
       const all = (await subscriptions.list()).filter(({ kind }) => kind === 'queue')
       return Promise.all(all.map(async (facts) => factsOf(await known(facts), clock)))

@@ -54,6 +54,7 @@ export class QueueWorker {
   readonly #running = new Map<Held, Source>()
   /** Handlers that run: a batch is one. */
   #slots = 0
+  #begun = 0
   #closing: Promise<void> | undefined
   #changed: (() => void)[] = []
 
@@ -78,6 +79,11 @@ export class QueueWorker {
     })
     await Promise.all(this.#seats.map(({ source }) => source.start()))
     this.#pump()
+  }
+
+  /** How many handlers have begun. */
+  get begun(): number {
+    return this.#begun
   }
 
   /** Nothing waits as far as the last look has shown, and nothing is held here. */
@@ -167,6 +173,7 @@ export class QueueWorker {
 
   #begin(source: Source, items: Held[]): void {
     this.#slots += 1
+    this.#begun += 1
     for (const held of items) this.#running.set(held, source)
     let ended = false
     const end = () => {

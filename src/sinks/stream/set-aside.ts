@@ -47,11 +47,6 @@ export function readLetter(text: string): DeadLetter {
   return { ...rest, partition, event: readShelfText(partition, event) }
 }
 
-/** A dead letter for people and programs: JSON in which the event's data is byte for byte what was published. */
-export function deadLetterJson({ event, ...rest }: DeadLetter): string {
-  return `${JSON.stringify(rest).slice(0, -1)},"event":${event.toText()}}`
-}
-
 export interface Shelf {
   object: string
   partition: number

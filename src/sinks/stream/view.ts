@@ -12,7 +12,7 @@ import type { Pattern } from '../../pattern.ts'
 import { type ProcessorKeys, processorKeys, processorsKey } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
 import type { Clock } from '../../runtime/clock.ts'
-import { createDeadView, type DeadView } from './dead-view.ts'
+import { createDeadView, type StreamDeadView } from './dead-view.ts'
 import { holdName, positionOf } from './declare.ts'
 import { createParkedView, type ParkedView } from './parked-view.ts'
 import { checkPosition } from './position.ts'
@@ -68,7 +68,7 @@ export interface StreamsView {
   /** Forgets a processor that nobody runs any more: its cursors, and what it could not handle. */
   remove(name: string): Promise<void>
   readonly parked: ParkedView
-  readonly dead: DeadView
+  readonly dead: StreamDeadView
 }
 
 /** A processor that is known to exist. */

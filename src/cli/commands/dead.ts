@@ -1,0 +1,164 @@
+/** `busbar dead`: what queues and processors have given up on, and what to do about it. */
+import type { Command } from 'commander'
+import { type AnyLetter, type DeadChoice, type DeadFilter, type DeadView, letterJson } from '../../dead-letters.ts'
+import { didYouMean } from '../../did-you-mean.ts'
+import { BusbarError, shown } from '../../errors.ts'
+import { timeForms } from '../../time.ts'
+import { exitCodes } from '../exit.ts'
+import { choiceOption, countOption, numberOption, timeOption } from '../options.ts'
+import type { AddCommand } from '../program.ts'
+import type { CliBus, Session } from '../session.ts'
+import { countOf, countText, deadLines, reasonLines } from '../stream-tables.ts'
+import { tableLines } from '../table.ts'
+import { sayWhatWasMeant } from '../verbs.ts'
+
+type Kind = 'queue' | 'processor'
+
+interface ChoiceOptions extends Omit<DeadFilter, 'ids'> {
+  kind?: Kind
+  all?: boolean
+}
+
+interface ListOptions extends ChoiceOptions {
+  limit?: number
+  offset?: number
+  byReason?: boolean
+}
+
+export const addDead: AddCommand = (program, run) => {
+  const dead = program
+    .command('dead')
+    .description('show where dead letters are: what queues and processors have given up on')
+    .action(run(listPlaces))
+  const add = (verb: string, description: string) =>
+    dead.command(verb).description(description).argument('<name>', 'of the queue or processor')
+  filtered(add('ls', 'show the dead letters of a queue or processor, oldest first'))
+    .option('--limit <n>', 'at most this many (default: 100)', countOption('limit', 10_000))
+    .option('--offset <n>', 'pass over this many first', numberOption('offset'))
+    .option('--by-reason', 'count them by why they were given up')
+    .action(run(listLetters))
+  const ids = ['[ids...]', 'as `busbar dead ls` lists them'] as const
+  filtered(add('redrive', 'put dead letters back in line').argument(...ids))
+    .option('--all', 'every one of them')
+    .action(run(redrive))
+  filtered(add('discard', 'give dead letters up for good').argument(...ids))
+    .option('--all', 'every one of them')
+    .action(run(discard))
+  sayWhatWasMeant(dead, 'ls')
+}
+
+function filtered(command: Command): Command {
+  return command
+    .option(
+      '--kind <kind>',
+      'queue or processor, where both have this name',
+      choiceOption('kind', ['queue', 'processor']),
+    )
+    .option('--tenant <name>', 'only those of this tenant')
+    .option('--type <type>', 'only those of this type')
+    .option('--reason <text>', 'only those whose error has this in it')
+    .option('--before <time>', `only those that are dead since before: ${timeForms}`, timeOption('before'))
+}
+
+interface Place {
+  name: string
+  kind: Kind
+  dead: number
+}
+
+async function placesIn({ queues, streams }: CliBus): Promise<Place[]> {
+  const [allQueues, allStreams] = await Promise.all([queues.list(), streams.list()])
+  return [
+    ...allQueues.map(({ name, dead }) => ({ name, kind: 'queue' as const, dead })),
+    ...allStreams.map(({ name, dead }) => ({ name, kind: 'processor' as const, dead })),
+  ]
+}
+
+async function listPlaces({ out, withBus }: Session) {
+  const places = (await withBus(placesIn)).filter(({ dead }) => dead > 0)
+  if (out.json) for (const place of places) await out.printJson(place)
+  else if (places.length === 0) out.note('There are no dead letters.')
+  else {
+    const columns = [{ title: 'name' }, { title: 'kind' }, { title: 'dead', side: 'right' as const }]
+    const rows = places.map(({ name, kind, dead }) => [name, kind, countText(dead)])
+    for (const line of tableLines(columns, rows, out.colors.bold)) await out.print(line)
+  }
+  return exitCodes.ok
+}
+
+/** Whose they are: queues and processors may have the same names. */
+async function deadOf(bus: CliBus, name: string, kind: Kind | undefined): Promise<DeadView<AnyLetter>> {
+  const places = (await placesIn(bus)).filter((place) => kind === undefined || place.kind === kind)
+  const found = places.filter((place) => place.name === name)
+  if (found.length > 1) {
+    const problem = 'is a queue and a processor: say which with --kind'
+    throw BusbarError.of('PARAMETER_INVALID', { name: 'name', value: shown(name), problem })
+  }
+  const names = places.map((place) => place.name)
+  const meant = didYouMean(name, names)
+  if (!found[0]) throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), meant, orProcessor: kind !== 'queue' })
+  return found[0].kind === 'queue' ? bus.queues.dead : bus.streams.dead
+}
+
+function filterOf({ tenant, type, reason, before }: ChoiceOptions): DeadFilter {
+  return Object.fromEntries(Object.entries({ tenant, type, reason, before }).filter(([, value]) => value !== undefined))
+}
+
+async function listLetters(session: Session, name: string, options: ListOptions) {
+  const { out, withBus } = session
+  const { kind, limit, offset, byReason = false } = options
+  const filter = filterOf(options)
+  if (byReason) return listReasons(session, name, kind, filter)
+  const page = { ...(limit === undefined ? {} : { limit }), ...(offset === undefined ? {} : { offset }) }
+  const letters = await withBus(async (bus) => (await deadOf(bus, name, kind)).list(name, { ...filter, ...page }))
+  if (out.json) for (const letter of letters) await out.printJsonText(letterJson(letter))
+  else if (letters.length === 0) out.note('There are no such dead letters here.')
+  else for (const line of deadLines(letters, out)) await out.print(line)
+  return exitCodes.ok
+}
+
+async function listReasons({ out, withBus }: Session, name: string, kind: Kind | undefined, filter: DeadFilter) {
+  const reasons = await withBus(async (bus) => (await deadOf(bus, name, kind)).reasons(name, filter))
+  if (out.json) for (const reason of reasons) await out.printJson(reason)
+  else if (reasons.length === 0) out.note('There are no such dead letters here.')
+  else for (const line of reasonLines(reasons, out)) await out.print(line)
+  return exitCodes.ok
+}
+
+function choiceOf(ids: readonly string[], options: ChoiceOptions): DeadChoice {
+  const filter = filterOf(options)
+  const isFiltered = Object.keys(filter).length > 0
+  const { all = false } = options
+  if (all && (ids.length > 0 || isFiltered))
+    throw choiceError(ids, 'cannot be given together with --all, nor can a filter')
+  if (all) return 'all'
+  if (ids.length === 0 && !isFiltered)
+    throw choiceError(
+      ids,
+      'must be the ids of dead letters, or say which by --tenant, --type, --reason, --before or --all',
+    )
+  return ids.length === 0 ? filter : { ...filter, ids }
+}
+
+const choiceError = (ids: readonly string[], problem: string): BusbarError =>
+  BusbarError.of('PARAMETER_INVALID', { name: 'ids', value: shown(ids), problem })
+
+async function redrive(session: Session, name: string, ids: string[], options: ChoiceOptions) {
+  const which = choiceOf(ids, options)
+  const redriven = await session.withBus(async (bus) => (await deadOf(bus, name, options.kind)).redrive(name, which))
+  return sayHowMany(session, ids, redriven, { redriven }, `${countOf(redriven, 'dead letter')} back in line.`)
+}
+
+async function discard(session: Session, name: string, ids: string[], options: ChoiceOptions) {
+  const which = choiceOf(ids, options)
+  const discarded = await session.withBus(async (bus) => (await deadOf(bus, name, options.kind)).discard(name, which))
+  return sayHowMany(session, ids, discarded, { discarded }, `${countOf(discarded, 'dead letter')} given up.`)
+}
+
+async function sayHowMany({ out }: Session, ids: readonly string[], done: number, json: object, text: string) {
+  await (out.json ? out.printJson(json) : out.print(text))
+  const missing = ids.length === 0 ? 0 : new Set(ids).size - done
+  if (missing <= 0) return exitCodes.ok
+  if (!out.json) out.note(`${countOf(missing, 'id')} named no such dead letter.`)
+  return exitCodes.failed
+}

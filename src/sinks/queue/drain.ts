@@ -1,0 +1,88 @@
+/**
+ * Working until nothing is left: everything that was published before is routed, and no queue worked on here has an item that
+ * waits for its turn or is held, by whomever.
+ *
+ * What waits for a later time (a delay, a retry) is left, and so is what cannot be given: of a paused queue, or of a tenant
+ * with weight 0. What a handler of this process publishes counts as published before.
+ */
+import type { Redis } from 'ioredis'
+import { nowMs } from '../../lanes/store.ts'
+import type { Namespace } from '../../log/namespace.ts'
+import { readLasts } from '../../log/read.ts'
+import type { LogSource } from '../../log/view.ts'
+import { queueKeys } from '../../redis/keys.ts'
+import { isRoutedUpTo } from '../../route/progress.ts'
+import type { Clock } from '../../runtime/clock.ts'
+
+/** What is left in a queue. */
+export interface Left {
+  queue: string
+  /** Items that cannot be given now: the queue is paused, or their tenants are. */
+  waiting: number
+  /** Items that wait for a time, and when the first of them is due: ms; null for none. */
+  later: number
+  dueAt: number | null
+  paused: boolean
+}
+
+export interface DrainContext {
+  source: LogSource
+  clock: Clock
+  /** For what waits for an answer. */
+  network: Clock
+  /** The queues that this process works on. */
+  queues: readonly string[]
+  /** How many handlers have begun so far. */
+  begun(): number
+  signal: AbortSignal | undefined
+}
+
+const lookMs = 50
+
+/** Resolves with what is left; early, with what there is, when the signal fires. */
+export async function whenDrained(context: DrainContext): Promise<Left[]> {
+  const { source, clock, network, queues, begun, signal } = context
+  let lasts = await source.read(readLasts)
+  let begunBefore = begun()
+  for (;;) {
+    const isRouted = await source.read((redis, namespace) => isRoutedUpTo(redis, namespace, lasts, queues))
+    const states = await source.read((redis, namespace) =>
+      Promise.all(queues.map((queue) => stateOf(redis, namespace, queue, nowMs(clock)))),
+    )
+    const left = states.map(({ isEmpty: _, ...rest }) => rest)
+    if (signal?.aborted) return left
+    if (isRouted && states.every(({ isEmpty }) => isEmpty)) {
+      if (begun() === begunBefore) return left
+      // A handler that has run since may have published.
+      begunBefore = begun()
+      lasts = await source.read(readLasts)
+    } else await new Promise<void>((resolve) => network.after(lookMs, resolve))
+  }
+}
+
+async function stateOf(
+  redis: Redis,
+  namespace: Namespace,
+  queue: string,
+  toldMs: number | undefined,
+): Promise<Left & { isEmpty: boolean }> {
+  const keys = queueKeys(namespace.name, queue)
+  const answers = await redis
+    .multi()
+    .hmget(keys.store, 'waiting', 'held', 'paused')
+    .zcard(keys.turns)
+    .hlen(keys.laterItems)
+    .zrange(keys.later, '0', '0', 'WITHSCORES')
+    .time()
+    .exec()
+  const [stored, turns, later, first, [seconds, us]] = (answers ?? []).map(([error, answer]) => {
+    if (error) throw error
+    return answer
+  }) as [(string | null)[], number, number, string[], [number, number]]
+  const [waiting, held, paused] = [Number(stored[0] ?? 0), Number(stored[1] ?? 0), stored[2] === '1']
+  const dueAt = first.length > 0 ? Number(first[1]) : null
+  const now = toldMs ?? Number(seconds) * 1_000 + Math.floor(Number(us) / 1_000)
+  // The next claim brings back what is due.
+  const canGive = !paused && (turns > 0 || (dueAt !== null && dueAt <= now))
+  return { queue, waiting, later, dueAt, paused, isEmpty: held === 0 && !canGive }
+}

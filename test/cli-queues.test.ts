@@ -1,0 +1,336 @@
+/** Queues on the command line: looked at, sent to, worked on by commands, drained. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { type Bus, rawJson } from '../src/bus.ts'
+import { appFolder } from './support/app.ts'
+import { freshNamespace, redisUrl, testBus } from './support/bus.ts'
+import { callCli, jsonLines, runCli, startCli } from './support/cli.ts'
+import { eventually } from './support/eventually.ts'
+
+const quick = { retry: { attempts: 2, backoff: ['10ms', '10ms'] } } as const
+
+async function place(definition: Parameters<Bus['queues']['put']>[1] = quick) {
+  const namespace = freshNamespace()
+  const bus = testBus({ namespace })
+  await bus.queues.put('mail', definition)
+  const flags = ['--redis', redisUrl(), '--namespace', namespace]
+  const cli = (...args: string[]) => {
+    // What comes after `--` is the command's.
+    const end = args.includes('--') ? args.indexOf('--') : args.length
+    return callCli([...args.slice(0, end), ...flags, ...args.slice(end)])
+  }
+  const json = async (...args: string[]) => jsonLines((await cli(...args, '--json')).stdout)
+  const facts = () => bus.queues.get('mail')
+  const open = await bus.queues.open('mail')
+  /** `busbar work mail … -- node -e script` in a process; the script has `item`, and `note(text)`. */
+  const folder = appFolder({ 'notes.txt': '' })
+  const notes = join(folder, 'notes.txt')
+  const script = (body: string) => {
+    const file = join(folder, `command-${Math.random().toString(36).slice(2)}.mjs`)
+    const head = `import { appendFileSync, readFileSync } from 'node:fs'
+const text = readFileSync(0, 'utf8')
+const item = JSON.parse(text)
+const note = (line) => appendFileSync(${JSON.stringify(notes)}, line + '\\n')
+`
+    writeFileSync(file, head + body)
+    return ['--', process.execPath, file]
+  }
+  const noted = () => readFileSync(notes, 'utf8').split('\n').slice(0, -1)
+  return { bus, namespace, flags, cli, json, facts, open, script, noted, folder }
+}
+
+describe('looking', () => {
+  test('queues and one of them: facts, tenants with backlog, age and in flight, and what comes next', async () => {
+    const { cli, json, open, facts, bus } = await place({ match: 'order.*', weights: { acme: 3 }, ...quick })
+    for (const data of [1, 2, 3]) await open.send(data, { tenant: 'acme' })
+    await open.send({ to: 'b' }, { tenant: 'zebra', key: 'k\u001b[31m' })
+    await open.send(5, { delay: '1h' })
+    await open.claim({ max: 1 })
+    const table = (await cli('queues')).stdout
+    expect(table).toMatch(
+      /^name +match +waiting +later +held +dead +oldest +paused\nmail +order\.\* +3 +1 +1 +0 +\S+s +-\n$/,
+    )
+    expect(await json('queues')).toEqual([{ ...(await facts()), oldestMs: expect.any(Number) }])
+    const shown = (await cli('queue', 'mail', '--peek', '2')).stdout
+    expect(shown).toMatch(/^name +mail\nmatch +order\.\*\nwaiting +3\nlater +1\nheld +1\n/)
+    expect(shown).toMatch(/\nlease +10s\nretry +2 attempts, waiting 10ms to 10ms\nweights +acme=3\n\n/)
+    expect(shown).toMatch(
+      /\ntenant +weight +waiting +oldest +in flight +later +dead\nacme +3 +2 +\S+s +1 +0 +0\nzebra +1 +1 +\S+s +0 +0 +0\n/,
+    )
+    expect(shown.split('\n').slice(-3).join('\n')).toMatch(/acme .*mail .*2\n\S+ +mail\.\S+ +acme .*3\n$/)
+    expect(shown).not.toContain('\u001b')
+    const [whole] = await json('queue', 'mail', '--peek', '3', '--limit', '1')
+    expect(whole).toMatchObject({ name: 'mail', waiting: 3, byTenant: [{ tenant: 'acme', waiting: 2, held: 1 }] })
+    expect((whole!.next as { data: unknown }[]).map(({ data }) => data)).toEqual([2, 3, { to: 'b' }])
+    expect((await cli('queue', 'mail', '--limit', '1')).stderr).toContain('2 more tenants: --limit shows more.')
+    expect((await bus.queues.get('mail')).waiting).toBe(3)
+  })
+
+  test('pause, resume, rm', async () => {
+    const { cli, json, open, facts } = await place()
+    await open.send(1)
+    expect((await cli('queue', 'pause', 'mail')).stdout).toBe('mail is paused.\n')
+    expect([(await facts()).paused, (await cli('queues')).stdout]).toEqual([true, expect.stringMatching(/ paused\n$/)])
+    expect(await json('queue', 'resume', 'mail')).toEqual([{ name: 'mail', paused: false }])
+    expect((await facts()).paused).toBe(false)
+    const refused = await cli('queue', 'rm', 'mail')
+    expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('1 waiting, 0 later, 0 held, 0 dead')])
+    expect((await facts()).waiting).toBe(1)
+    expect((await cli('queue', 'rm', 'mail', '--yes')).stdout).toBe('mail is removed.\n')
+    expect((await cli('queues')).stderr).toContain('There is no queue in namespace')
+  })
+
+  test('what was meant', async () => {
+    const { cli } = await place()
+    const cases: [args: string[], code: number, said: string][] = [
+      [['queue', 'mial'], 1, 'There is no queue "mial", or it was removed. Did you mean mail?'],
+      [['queue', 'puase', 'mail'], 2, 'queue has no command "puase". (Did you mean busbar queue pause mail?)'],
+      [['queue', 'zebra', 'mail'], 2, 'queue has no command "zebra". (There is pause, resume, rm.)'],
+      [['queue'], 2, "missing required argument 'name'"],
+      [['queue', 'pause', 'mial'], 1, 'Did you mean mail?'],
+      [['queue', 'mail', '--limit', '0'], 2, 'Parameter "limit" must be a whole number from 1 to 10000'],
+      [['send', 'mial', '1'], 1, 'Did you mean mail?'],
+      [['send', 'mail', '{a:1}'], 1, 'put it between single quotes'],
+      [['send', 'mail', '1', '--delay', 'soon'], 2, 'Parameter "delay" must be a duration'],
+      [['send', 'mail', '1', '--priority', 'high'], 2, 'Parameter "priority" must be a whole number'],
+      [['work', 'mial', '--', 'true'], 1, 'Did you mean mail?'],
+      [['work', 'mail'], 2, "missing required argument 'command'"],
+      [['work', 'mail', '--concurrency', 'x', '--', 'true'], 2, 'Parameter "concurrency" must be a whole number'],
+      [['match', 'acme', 'a..b'], 2, 'Parameter "type" must be segments'],
+      [['match', 'acme', 'a.b', '--name', 'mial'], 1, 'Did you mean mail?'],
+    ]
+    for (const [args, code, said] of cases) {
+      const ended = await cli(...args)
+      expect([args, ended.code, ended.stderr]).toEqual([args, code, expect.stringContaining(said)])
+    }
+  })
+
+  test('[Q36] match says who would get it and why not', async () => {
+    const { bus, cli, json } = await place({ match: 'order.*' })
+    await bus.queues.put('acme', { match: 'acme:>' })
+    await bus.queues.pause('mail')
+    const table = (await cli('match', 'zebra', 'order.paid')).stdout
+    expect(table).toMatch(
+      /^name +kind +gets it +why\nacme +queue +no +its pattern does not match\nmail +queue +yes +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
+    )
+    expect(await json('match', 'acme', 'mail.sent', '--name', 'acme')).toMatchObject([{ name: 'acme', matches: true }])
+    const why = await cli('match', 'acme', 'mail.sent', '--name', 'mail')
+    expect([why.code, why.stdout]).toEqual([1, expect.stringMatching(/mail +queue +no +its pattern does not match/)])
+  })
+})
+
+describe('sending', () => {
+  test('byte for byte, from the line or stdin, with all options', async () => {
+    const { cli, json, open, flags } = await place()
+    const big = '{"n": 12345678901234567890.10}'
+    const options = [
+      '--tenant',
+      'acme',
+      '--key',
+      'mail:7',
+      '--idempotency-key',
+      'once',
+      '--trace',
+      't',
+      '--priority',
+      '-5',
+    ]
+    const [sent] = await json('send', 'mail', big, ...options)
+    expect(sent).toEqual({ id: expect.stringMatching(/^mail\./), duplicate: false })
+    expect((await cli('send', 'mail', big, ...options)).stdout).toBe(`id ${sent!.id}  (was there already)\n`)
+    const piped = await callCli(['send', 'mail', '-', '--json', ...flags], { input: ` ${big}\n` })
+    expect(piped.code).toBe(0)
+    await cli('send', 'mail', '1', '--delay', '1h', '--ttl', '2h')
+    const { items } = await open.claim({ max: 10 })
+    expect(items.map(({ event }) => event.json)).toEqual([big, big])
+    expect(items[0]!.event).toMatchObject({ id: sent!.id, tenant: 'acme', key: 'mail:7', trace: 't' })
+  })
+})
+
+describe('working', () => {
+  test('[Q32] --drain works until nothing is left, events that nobody has routed yet too, then exits with 0', async () => {
+    const { bus, open, script, noted, flags, facts } = await place({ match: 'order.*', ...quick })
+    await open.send(1, { tenant: 'acme' })
+    await open.send(2)
+    await open.send('tomorrow', { delay: '1d' })
+    for (const n of [3, 4, 5]) await bus.publish('order.paid', n, { key: `order:${n}` })
+    // Nothing of the log is in the queue: no process runs.
+    expect(await facts()).toMatchObject({ waiting: 2, in: 3 })
+    const ended = await runCli([
+      'work',
+      'mail',
+      '--drain',
+      '--concurrency',
+      '2',
+      ...flags,
+      ...script('note(String(item.event.data))'),
+    ])
+    expect([ended.code, noted().sort()]).toEqual([0, ['1', '2', '3', '4', '5']])
+    expect(ended.stderr).toMatch(/1 item of mail left for a later time, the first at \S+Z\./)
+    expect(await facts()).toMatchObject({ waiting: 0, held: 0, dead: 0, later: 1, out: 5 })
+  })
+
+  test('[Q32] --drain of an empty queue ends at once; of a paused one it says so, with 1', async () => {
+    const { bus, open, script, flags, facts } = await place()
+    expect(await runCli(['work', 'mail', '--drain', '--json', ...flags, ...script('')])).toEqual({
+      ...{ code: 0, stderr: '' },
+      stdout: '{"drained":true,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"paused":false}]}\n',
+    })
+    await open.send(1)
+    await bus.queues.pause('mail')
+    const paused = await runCli(['work', 'mail', '--drain', ...flags, ...script('')])
+    expect([paused.code, paused.stderr]).toEqual([
+      1,
+      expect.stringContaining('1 item of mail cannot be given: it is paused.'),
+    ])
+    expect((await facts()).waiting).toBe(1)
+  })
+
+  test('[Q32] --drain waits for what someone else holds: it may come back', async () => {
+    const { open, script, noted, flags, facts } = await place()
+    await open.send(1)
+    const { items } = await open.claim({ lease: '1s' })
+    expect(items).toHaveLength(1)
+    const ended = await runCli(['work', 'mail', '--drain', ...flags, ...script('note(String(item.attempt))')])
+    expect([ended.code, noted(), await facts()]).toMatchObject([0, ['2'], { held: 0, out: 1 }])
+  })
+
+  test('the item comes as JSON, byte for byte; what the command prints is the result', async () => {
+    const { bus, open, script, flags } = await place()
+    const { id } = await open.send(rawJson('{"n": 12345678901234567890.10}'), { tenant: 'acme' })
+    const { code, stdout } = await runCli([
+      'work',
+      'mail',
+      '--drain',
+      ...flags,
+      ...script('process.stdout.write(text)'),
+    ])
+    const [claimed] = (await bus.queues.peek('mail')) as unknown[]
+    expect([code, claimed]).toEqual([0, undefined])
+    expect(stdout).toMatch(
+      /^\{"queue":"mail","id":"mail\.[\w-]+","attempt":1,"enqueuedAt":\d+,"firstClaimedAt":\d+,"event":\{/,
+    )
+    expect(stdout).toContain('"data":{"n": 12345678901234567890.10}}')
+    expect(JSON.parse(stdout)).toMatchObject({ id, event: { id, tenant: 'acme' } })
+  })
+
+  test('another exit code tries it again, and after the last attempt it is a dead letter that says so', async () => {
+    const { bus, open, script, noted, flags } = await place({ retry: { attempts: 2, backoff: [0, 0] } })
+    const { id } = await open.send(1)
+    const ended = await runCli([
+      'work',
+      'mail',
+      '--drain',
+      ...flags,
+      ...script('note(String(item.attempt)); process.exit(7)'),
+    ])
+    expect([ended.code, noted()]).toEqual([0, ['1', '2']])
+    expect(ended.stderr).toContain('the command ended with exit code 7')
+    expect(await bus.queues.dead.list('mail')).toMatchObject([
+      { id, attempts: 2, error: 'Error: the command ended with exit code 7' },
+    ])
+  })
+
+  test('a command that takes too long is ended, with what it has started, and tried again', async () => {
+    const { bus, open, script, noted, flags } = await place({ retry: { attempts: 1 } })
+    await open.send(1)
+    const [, , inner] = script('setInterval(() => note("on"), 50)')
+    const outer = `import { spawn } from 'node:child_process'
+spawn(process.execPath, [${JSON.stringify(inner)}], { stdio: ['pipe', 'inherit', 'inherit'] }).stdin.end(text)
+setInterval(() => undefined, 1_000)`
+    const ended = await runCli(['work', 'mail', '--drain', '--timeout', '1s', ...flags, ...script(outer)])
+    const { length } = noted()
+    expect([ended.code, length > 1]).toEqual([0, true])
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(noted()).toHaveLength(length)
+    expect(await bus.queues.dead.reasons('mail')).toMatchObject([
+      { reason: 'Error: the handler took longer than 1000 ms', letters: 1 },
+    ])
+  })
+
+  test('a command that cannot be started costs no item an attempt', async () => {
+    const { open, flags, facts } = await place({ retry: { attempts: 1 } })
+    await open.send(1)
+    const ended = await runCli(['work', 'mail', ...flags, '--', './no-such-command'])
+    expect([ended.code, ended.stderr]).toEqual([
+      2,
+      expect.stringContaining('"command" cannot be started (ENOENT); got "./no-such-command"'),
+    ])
+    expect(await facts()).toMatchObject({ waiting: 1, held: 0, dead: 0 })
+    expect((await open.claim()).items).toMatchObject([{ attempt: 1 }])
+  })
+
+  test('SIGTERM: what runs ends, what has not begun goes back at once, exit code 0', async () => {
+    const { open, script, noted, flags, facts } = await place()
+    for (const n of [1, 2, 3, 4, 5]) await open.send(n)
+    const body = 'note("begun"); setTimeout(() => note("done"), 500)'
+    const child = startCli(['work', 'mail', '--concurrency', '4', ...flags, ...script(body)])
+    await eventually(() => noted().length === 4)
+    child.kill('SIGTERM')
+    expect(await child.exited).toEqual({ code: 0, signal: null })
+    expect(noted().filter((line) => line === 'done')).toHaveLength(4)
+    expect(await facts()).toMatchObject({ waiting: 1, held: 0, later: 0, out: 4 })
+    expect((await open.claim()).items).toMatchObject([{ attempt: 1 }])
+  })
+
+  test('SIGTERM: what does not end in the grace goes back, as if never tried, and does not go on', async () => {
+    const { open, script, noted, flags, facts } = await place()
+    await open.send(1)
+    const body = 'process.on("SIGTERM", () => {}); note("begun"); setInterval(() => note("on"), 50)'
+    const child = startCli(['work', 'mail', '--grace', '200ms', ...flags, ...script(body)])
+    await eventually(() => noted().length > 2)
+    child.kill('SIGTERM')
+    expect(await child.exited).toEqual({ code: 0, signal: null })
+    expect(await facts()).toMatchObject({ waiting: 1, held: 0, later: 0, out: 0 })
+    const { length } = noted()
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(noted()).toHaveLength(length)
+    expect((await open.claim()).items).toMatchObject([{ attempt: 1 }])
+  })
+})
+
+describe('worker --drain', () => {
+  const app = (queue: string) => `import { busbar } from 'busbar'
+export const bus = busbar({ redis: process.env.APP_REDIS, namespace: process.env.APP_NAMESPACE })
+${queue}`
+
+  test('[Q32] works off what was published before the queue existed, and what its handlers publish, then exits with 0', async () => {
+    const { bus, namespace, noted, folder } = await place()
+    const events = Array.from({ length: 1_500 }, (_, n) => ({ type: 'order.placed', data: n, key: `order:${n % 50}` }))
+    await bus.publishAll(events.slice(0, 1_000))
+    await bus.publishAll(events.slice(1_000))
+    const notes = join(folder, 'notes.txt')
+    writeFileSync(
+      join(folder, 'app.ts'),
+      app(`import { appendFileSync } from 'node:fs'
+const orders = bus.queue('orders', { match: 'order.*', from: 'beginning' })
+orders.work(async ({ type, data }) => {
+  appendFileSync(${JSON.stringify(notes)}, type + ' ' + JSON.stringify(data) + '\\n')
+  if (type === 'order.placed' && data % 500 === 0) await bus.publish('order.paid', data)
+  if (type === 'order.paid') await bus.publish('order.shipped', data)
+}, { concurrency: 20 })`),
+    )
+    const ended = await runCli(['worker', join(folder, 'app.ts'), '--drain'], {
+      env: { APP_REDIS: redisUrl(), APP_NAMESPACE: namespace },
+    })
+    expect([ended.code, ended.stderr]).toEqual([0, ''])
+    const count = (type: string) => noted().filter((line) => line.startsWith(type)).length
+    expect([count('order.placed'), count('order.paid'), count('order.shipped')]).toEqual([1_500, 3, 3])
+    expect(await bus.queues.get('orders')).toMatchObject({ waiting: 0, held: 0, later: 0, out: 1_506 })
+  })
+
+  test('[Q32] says what is left for later; with --json too', async () => {
+    const { bus, namespace, folder, open } = await place()
+    await open.send(1, { delay: '1h' })
+    writeFileSync(join(folder, 'app.ts'), app(`bus.queue('mail', ${JSON.stringify(quick)}).work(() => undefined)`))
+    const ended = await runCli(['worker', join(folder, 'app.ts'), '--drain', '--json'], {
+      env: { APP_REDIS: redisUrl(), APP_NAMESPACE: namespace },
+    })
+    expect(ended.code).toBe(0)
+    expect(jsonLines(ended.stdout)).toContainEqual({
+      ...{ drained: true, left: [{ queue: 'mail', waiting: 0, later: 1, dueAt: expect.any(Number), paused: false }] },
+    })
+    expect((await bus.queues.get('mail')).later).toBe(1)
+  })
+})
