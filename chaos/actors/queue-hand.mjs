@@ -5,6 +5,8 @@
  *
  *   rest   no more rounds; empties its own queue, prints "rested"
  *   go     on again
+ *   check  fsck is one of the things to do from now on; what it finds is told: "finding <µs> <check> <where>"
+ *   trust  not any more
  *
  * Arguments: URL of Redis, namespace, its own queue with its options as JSON, the queues of the workers separated by commas.
  */
@@ -35,6 +37,7 @@ const mayHappen = new Set([
 let briefs = 0
 let sent = 0
 let isResting = false
+let isChecking = false
 
 async function sendSome() {
   const ways = [{}, { delay: '100ms' }, { priority: 5 }, { priority: -5 }, { idempotencyKey: `key${sent}` }, {}]
@@ -76,6 +79,12 @@ async function makeBrief() {
   }
 }
 
+async function checkAll() {
+  await tries(async () => {
+    for await (const { check, where, problem } of bus.fsck()) say('finding', check, where, problem)
+  })
+}
+
 async function round() {
   await sendSome()
   await claimSome()
@@ -93,6 +102,7 @@ async function round() {
   if (briefs % 10 === 0) await tries(() => bus.queues.dead.redrive(other, { reason: 'bad luck' }))
   if (briefs % 10 === 5) await tries(() => bus.queues.dead.discard(other, { reason: 'poison' }))
   await makeBrief()
+  if (isChecking && briefs % 5 === 0) await checkAll()
   say('round')
 }
 
@@ -108,7 +118,8 @@ async function empty() {
 
 createInterface({ input: process.stdin })
   .on('line', (line) => {
-    isResting = line === 'rest'
+    if (line === 'rest' || line === 'go') isResting = line === 'rest'
+    if (line === 'check' || line === 'trust') isChecking = line === 'check'
   })
   .on('close', () => process.exit(0))
 process.once('SIGTERM', () => process.exit(0))

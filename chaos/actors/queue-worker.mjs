@@ -28,7 +28,7 @@ const told = {
   'queue.stuck': ({ queue, problem }) => say('stuck', queue, problem),
   'queue.replaced': ({ queue }) => say('replaced', queue),
   'route.gap': ({ partition }) => say('gap', partition),
-  'sink.remade': ({ name: which }) => say('remade', which),
+  'sink.remade': ({ subscription }) => say('remade', subscription),
 }
 const named = name === '-' ? {} : { worker: name }
 const bus = busbar({

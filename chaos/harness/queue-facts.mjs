@@ -12,9 +12,8 @@
  *
  * Each with t, when the call was passed on, answeredAt, and the actor.
  */
-import { readCall } from './scripts.mjs'
+import { commonArgs, readCall } from './scripts.mjs'
 
-const own = 4 // arguments that every script of a store is given first
 const valuesOf = { ack: 1, back: 1, retry: 3, dead: 2, throttle: 2 }
 
 /** Answers a list of [kind, fact]. */
@@ -22,7 +21,7 @@ export function factsOf({ script, frame, reply }) {
   const read = readers[script]
   if (!read || (reply instanceof Error && !/^UNKNOWN/.test(reply.message))) return []
   const { queue, args } = readCall(frame)
-  return read(args.slice(own), reply).map(([kind, fact]) => [kind, { queue, ...fact }])
+  return read(args.slice(commonArgs), reply).map(([kind, fact]) => [kind, { queue, ...fact }])
 }
 
 const readers = {

@@ -3,8 +3,8 @@ import * as lanes from '../../dist/lanes/scripts.js'
 import * as route from '../../dist/route/scripts.js'
 
 const namesOf = {
-  lanes: 'make accept send claim settle renew extend enter pause peek redrive discard remove'.split(' '),
-  route: 'put table commit remove removed'.split(' '),
+  lanes: 'make accept send claim settle renew extend enter pause peek redrive discard remove fsck'.split(' '),
+  route: 'put table commit remove removed fsck'.split(' '),
 }
 const scriptsOf = (exported, names, prefix = '') => {
   const all = new Map(Object.entries(exported))
@@ -19,15 +19,19 @@ const bySha = new Map(rows.map(([name, { sha }]) => [sha, name]))
 const bySource = new Map(rows.map(([name, { source }]) => [source, name]))
 const bySha1 = /^\*\d+\r\n\$7\r\nevalsha\r\n\$40\r\n([0-9a-f]{40})\r\n/i
 const bySource1 = /^\*\d+\r\n\$4\r\neval\r\n\$(\d+)\r\n/i
-const tokenAt = 4 // among the arguments of a claim
-const laneKeys = 12
+
+/** How many arguments every script of a store is given before its own: where a claim has its token. */
+export const commonArgs = lanes.claimScript
+  .args({ keys: {}, token: 'here', n: 1, leaseMs: 1, worker: '', start: '' })
+  .indexOf('here')
+const mostCommon = 3 + 14 // with the script, how many keys there are, and those
 
 /** Answers the script's name, or undefined for any other command. */
 export function scriptOf(frame) {
   const start = frame.toString('latin1', 0, 80)
   const sha = bySha1.exec(start)?.[1]
   const name = sha ? bySha.get(sha) : nameOfSource(frame, bySource1.exec(start))
-  return name === 'claim' && readCall(frame, tokenAt + 1).args[tokenAt] === '' ? 'pop' : name
+  return name === 'claim' && readCall(frame, commonArgs + 1).args[commonArgs] === '' ? 'pop' : name
 }
 
 function nameOfSource(frame, found) {
@@ -40,7 +44,7 @@ function nameOfSource(frame, found) {
 export function readCall(frame, most = Number.POSITIVE_INFINITY) {
   const words = []
   let at = frame.indexOf('\r\n') + 2
-  while (at < frame.length && words.length < 3 + laneKeys + most) {
+  while (at < frame.length && words.length < mostCommon + most) {
     const endOfLine = frame.indexOf('\r\n', at)
     const start = endOfLine + 2
     const end = start + Number(frame.toString('latin1', at + 1, endOfLine))

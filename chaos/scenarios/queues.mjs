@@ -173,6 +173,8 @@ function hearing(history, start) {
       history.add(kind, { t, type, tenant, n: Number(n), [kind === 'acked' ? 'id' : 'code']: idOrCode })
     } else if (kind === 'sent') history.add(kind, { t, queue: fields[0], id: fields[1] })
     else if (kind === 'unsent') history.add(kind, { t, queue: fields[0], code: fields[1] })
+    else if (kind === 'finding')
+      history.add('fsck', { t, part: 'by hand', findings: [`fsck ${fields.join(' ')}, while in use`] })
     else if (kind === 'surprise') history.add(kind, { t, code: fields[0] })
   })
   return { ...actor, last }
@@ -180,11 +182,12 @@ function hearing(history, start) {
 
 /** Several at a time strike, one after the other, what the plan says, in an order by chance. */
 async function strikePart(context, { strikes, network: isBad, forMs }, report) {
-  const { random, plan, network } = context
+  const { random, plan, network, hand } = context
   const queue = random.shuffled(strikes.flatMap(([fault, times]) => planned(fault, times, random)))
   const all = queue.length
   const deadlineUs = forMs ? nowUs() + forMs * 1000 : Number.POSITIVE_INFINITY
   if (isBad) network.want(plan.perCell)
+  hand.send(isBad ? 'check' : 'trust')
   const wanted = network.missing
   const progress = setInterval(() => {
     const bad = isBad ? `, ${wanted - network.missing} of ${wanted} of the network` : ''

@@ -23,7 +23,7 @@ import {
 } from './change.ts'
 import { type Definition, readSubscription } from './definition.ts'
 import { putScript, type Removal, removedScript, removeScript, type Start } from './scripts.ts'
-import type { Subscription } from './sink.ts'
+import type { RoutedSink, Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
 export interface SubscriptionFacts {
@@ -137,11 +137,22 @@ export class Subscriptions implements SubscriptionsView {
     return this.#options.source.read(ask)
   }
 
+  /** Making and taking away a store may be repeated: a connection that breaks meanwhile is waited for. */
+  #patientSinks(): Sinks {
+    const patient = (sink: RoutedSink): RoutedSink => ({
+      make: (...given) => this.#read(() => sink.make(...given)),
+      remove: (...given) => this.#read(() => sink.remove(...given)),
+      accept: (...given) => sink.accept(...given),
+    })
+    const sinks = Object.entries(this.#options.sinks)
+    return Object.fromEntries(sinks.map(([kind, sink]) => [kind, sink && patient(sink)]))
+  }
+
   #context(): ChangeContext {
-    const { sinks, clock } = this.#options
+    const { clock } = this.#options
     const nowUs = () => clock.serverUs?.()
     return {
-      sinks,
+      sinks: this.#patientSinks(),
       startsOf: (from) => this.#read((redis, namespace) => startsOf(redis, namespace, from)),
       put: (input) =>
         this.#read((redis, namespace) =>

@@ -56,8 +56,8 @@ export class HeldLease {
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */
   async extend(id: string, time: Duration): Promise<ExtendedItem> {
     const forMs = durationMs('time', time)
-    const { store } = await this.#open()
-    const reply = await store.extend({ token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) })
+    const { extend } = await this.#open()
+    const reply = await extend({ token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) })
     if (reply.kind === 'extended') return { settled: [id], stale: [], token: reply.token, until: reply.endsMs }
     const isReleased = reply.kind === 'released'
     return { settled: isReleased ? [id] : [], stale: isReleased ? [] : [id], token: null, until: null }

@@ -12,7 +12,7 @@ import { readItem } from '../../lanes/item.ts'
 import { laneLimits, type Outcome, type SentItem } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
-import type { Connection } from '../../redis/connection.ts'
+import { askAgain, type Connection, mayPass, unavailable } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { queueKeys } from '../../redis/keys.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
@@ -144,7 +144,10 @@ export class QueueDoor {
       throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
     const { open, settings } = await this.#whenOpen()
     const { worker, start } = open.ground
-    const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start })
+    const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start }).catch((error) => {
+      // Not asked again: what the call without an answer took is gone, and the next one would take more.
+      throw mayPass(error) ? unavailable(error) : error
+    })
     if (reply.kind === 'gone') throw this.#gone()
     const door = this.#leaseDoor(open, settings)
     if (reply.kind !== 'claimed') return []
@@ -184,6 +187,7 @@ export class QueueDoor {
   #leaseDoor({ ground, store, settler }: Open, settings: QueueSettings): LeaseDoor {
     return {
       ...{ queue: this.name, store },
+      extend: (input) => askAgain(ground, () => store.extend(input)),
       backoffMs: (attempt) => backoffMs(settings.backoffMs, attempt, ground.randomness),
       newToken: () => ground.randomness.id(),
       settle: (token: string, id: string, outcome: Outcome) =>
@@ -203,7 +207,8 @@ export class QueueDoor {
     const { worker, start, randomness } = ground
     const token = randomness.id()
     const waiting = idleName === undefined ? {} : { idleName }
-    const reply = await store.claim({ token, n, leaseMs, worker, start, ...waiting })
+    const input = { token, n, leaseMs, worker, start, ...waiting }
+    const reply = await askAgain(ground, () => store.claim(input))
     if (reply.kind === 'gone') throw this.#gone()
     if (reply.kind !== 'claimed') return { token, items: [], dueInMs: undefined, ack: async () => undefined }
     const items = reply.items.map((text) => new ClaimedItem<Data>(door, token, reply.nowMs, readItem(text)))

@@ -11,7 +11,7 @@
 import { BusbarError, errorText } from '../../errors.ts'
 import type { ClaimReply, Outcome } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
-import { type Connection, mayPass } from '../../redis/connection.ts'
+import { askAgain, type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import type { Clock, Randomness, Timer } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
@@ -27,6 +27,7 @@ export interface SourceContext {
   telemetry: Telemetry
   connection: Connection
   hints: Hints
+  timeoutMs: number
 }
 
 export interface SourceOptions {
@@ -105,7 +106,7 @@ export class Source {
     const { store, isNamed, worker, start } = this.#options
     const { hints, connection } = this.#context
     await this.#reload()
-    if (isNamed) await store.enter({ act: 'enter', worker, start })
+    if (isNamed) await askAgain(this.#context, () => store.enter({ act: 'enter', worker, start }))
     this.#unlisten.push(
       await hints.listen(store.keys.laneWake, (names) => {
         if (names.split(' ').includes(this.#idleName)) this.#wake()
