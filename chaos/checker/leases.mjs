@@ -114,19 +114,23 @@ export function findReleases(history, { items, serverUs, endOf }, { restartName 
     const own = settles.filter(
       ({ token, t, word }) => token === first.token && word !== 'stale' && t <= second.answeredAt,
     )
-    const undone = restarts.find(({ t, until }) => serverUs(t) - undoneUs <= second.at && serverUs(until) >= first.at)
-    if (undone) return restartName
     if (redriven.some((t) => t >= first.t && t <= second.answeredAt)) return 'redriven'
     const released = own.find(({ outcome }) => outcome !== 'ack' && outcome !== 'dead')
     if (released) return released.outcome
-    if (isAcked(item, first)) return undefined
+    if (isAcked(item, first)) return undoneBetween(first, second)
     const taken = entered.get(`${queue} ${first.busName}`) ?? []
     if (
       first.busName !== '-' &&
       taken.some(({ worker, t }) => worker !== first.worker && t >= first.t && t <= second.answeredAt)
     )
       return 'taken over'
-    return endOf(queue, first.token, second.at) <= second.at + toleranceUs ? 'lapsed' : undefined
+    if (endOf(queue, first.token, second.at) <= second.at + toleranceUs) return 'lapsed'
+    return undoneBetween(first, second)
+  }
+
+  function undoneBetween(first, second) {
+    const isBetween = ({ t, until }) => serverUs(t) - undoneUs <= second.at && serverUs(until) >= first.at
+    return restarts.some(isBetween) ? restartName : undefined
   }
 }
 

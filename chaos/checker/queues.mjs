@@ -26,7 +26,7 @@ export function checkQueues(facts, options) {
   const kills = findIdleKills(faults, killName)
   const events = expectedEvents(history, options)
   const lost = findLost(history, leases, events, options)
-  const stores = findWrongStores(history, events, options)
+  const stores = findWrongStores(history, events, lost.undone)
   const redelivery = findSlowRedeliveries(history, releases, options)
   const order = findDisorder(history, leases, options)
   const fair = history.of('fair')
@@ -38,7 +38,7 @@ export function checkQueues(facts, options) {
   const checks = [
     {
       ...{ what: 'lost', among: events.total, of: 'items of acknowledged events and sends', found: lost.found },
-      note: `${lost.dead} ended as dead letters, ${lost.discarded} of them given up, ${lost.popped} popped; ${lost.undone} events were a tail that Redis lost`,
+      note: `${lost.dead} ended as dead letters, ${lost.discarded} of them given up, ${lost.popped} popped; ${lost.undone.length} were a tail that Redis lost`,
     },
     { what: 'ghosts', among: history.of('refused').length, of: 'refused publishes', found: findGhosts(history) },
     { what: 'stores with a wrong count', among: stores.looked, of: 'looks at a store', found: stores.found },
@@ -158,15 +158,15 @@ function expectedEvents({ of }, { queues, handQueue }) {
   return { byQueue, total: [...byQueue.values()].reduce((sum, ids) => sum + ids.size, 0) }
 }
 
-/** Each item was acked, popped, given up by a discard, or is a dead letter still. */
+/** Each item was acked, popped, given up by a discard, or is a dead letter still; or it was in a tail that Redis lost. */
 function findLost({ of }, { items }, { byQueue }, { restartName }) {
   const dead = new Set(of('dead').flatMap(({ queue, ids }) => ids.map((id) => `${queue} ${id}`)))
   const restarts = of('fault').filter(({ fault }) => fault === restartName)
-  const logged = new Set(of('logged').flatMap(({ ids }) => ids))
   const found = []
-  let [undone, discarded, popped] = [0, 0, 0]
+  const undone = new Map()
+  let [discarded, popped] = [0, 0]
   for (const [queue, ids] of byQueue) {
-    const survivors = lastSurvivors(items, queue)
+    const missing = []
     for (const [id, event] of ids) {
       const item = items.get(`${queue} ${id}`)
       const isPopped = item?.grants.some(({ token }) => token === '')
@@ -174,32 +174,33 @@ function findLost({ of }, { items }, { byQueue }, { restartName }) {
       if (item?.isDiscarded) discarded += 1
       if (isPopped || item?.isDiscarded || dead.has(`${queue} ${id}`)) continue
       if (item?.settles.some(({ outcome, word }) => outcome === 'ack' && word !== 'stale')) continue
-      if (!logged.has(id) && isTail(event, restarts, survivors)) undone += 1
-      else found.push(`${queue}: ${id} (${event.tenant ?? 'sent'} ${event.n ?? ''}) was acknowledged and never done`)
+      missing.push(event)
+    }
+    const gone = new Set(missing.map(({ id }) => id))
+    const kept = groupSorted(
+      [...ids.values()].filter(({ id }) => !gone.has(id)),
+      lineOf,
+      byTime,
+    )
+    for (const event of missing) {
+      if (isTail(event, restarts, kept.get(lineOf(event)) ?? []))
+        undone.set(`${queue} ${event.id}`, { queue, t: event.t })
+      else
+        found.push(`${queue}: ${event.id} (${event.tenant ?? 'sent'} ${event.n ?? ''}) was acknowledged and never done`)
     }
   }
-  return { found, dead: dead.size, discarded, popped, undone }
+  return { found, dead: dead.size, discarded, popped, undone: [...undone.values()] }
 }
 
-/** Whether a crash of Redis may have taken it: acknowledged right before one, and nothing after it in its partition survived that. */
-function isTail({ t, id }, restarts, survivors) {
-  const crash = restarts.find((one) => t <= one.until && t >= one.t - undoneUs)
-  if (!crash) return false
-  const [partition, seq] = id.split('-').map(Number)
-  return !(survivors.get(partition) ?? []).some((one) => one.seq > seq && one.at < crash.t)
-}
+const byTime = (a, b) => a.t - b.t
+/** What is stored in one order: a partition of the log, or all that was sent. */
+const lineOf = ({ id, tenant }) => (tenant === undefined ? 'sent' : id.split('-')[0])
+const seqOf = ({ id, tenant, t }) => (tenant === undefined ? t : Number(id.split('-')[1]))
 
-function lastSurvivors(items, queue) {
-  const survivors = new Map()
-  for (const item of items.values()) {
-    if (item.queue !== queue || item.begins.length === 0) continue
-    const [partition, seq] = item.id.split('-').map(Number)
-    const list = survivors.get(partition)
-    const one = { seq, at: item.begins[0].t }
-    if (list) list.push(one)
-    else survivors.set(partition, [one])
-  }
-  return survivors
+/** Whether a crash of Redis may have taken it: answered right before one, and nothing behind it that was answered before survived. */
+function isTail(event, restarts, kept) {
+  const crash = restarts.find((one) => event.t <= one.until && event.t >= one.t - undoneUs)
+  return crash !== undefined && !kept.some((one) => seqOf(one) > seqOf(event) && one.t < crash.t)
 }
 
 /** What was refused was never handled. */
@@ -212,14 +213,15 @@ function findGhosts({ of }) {
 }
 
 /** At every look in a quiet moment: each matching event has entered each store exactly once, and the counts balance. */
-function findWrongStores({ of }, { byQueue }) {
+function findWrongStores({ of }, { byQueue }, undone) {
   const found = []
   const looks = of('store')
   const sorted = new Map(
     [...byQueue].map(([name, ids]) => [name, [...ids.values()].map(({ t }) => t).sort((a, b) => a - b)]),
   )
-  for (const { t, queue, entered, out, expired, dropped, discarded, waiting, later, held, dead, undone = 0 } of looks) {
-    const expected = sorted.get(queue).filter((at) => at <= t).length - undone
+  for (const { t, queue, entered, out, expired, dropped, discarded, waiting, later, held, dead } of looks) {
+    const gone = undone.filter((one) => one.queue === queue && one.t <= t).length
+    const expected = sorted.get(queue).filter((at) => at <= t).length - gone
     if (entered !== expected) found.push(`${queue}: ${entered} items have entered, ${expected} events match`)
     const places = out + expired + dropped + discarded + waiting + later + held + dead
     if (entered !== places) found.push(`${queue}: ${entered} items have entered, ${places} are accounted for`)
