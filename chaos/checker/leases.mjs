@@ -11,12 +11,13 @@
  *   lapsed                                the lease had ended by the server's clock; no renewal that was answered says otherwise
  *   Redis restarted                       with it the last moments may have been undone
  *
- * An ack is no release: what is given again after one is a violation, unless Redis was restarted.
+ * An ack, a burial and a pop are final: what is given again after one is a violation, unless Redis was restarted.
  */
 import { groupSorted } from './index.mjs'
 
 const byTime = (a, b) => a.t - b.t
 const toleranceUs = 5_000
+const isFinal = new Set(['ack', 'dead'])
 /** So much may be undone by a crash of Redis: AOF everysec, and a write that waits for one that is slow. */
 export const undoneUs = 2_000_000
 
@@ -103,7 +104,7 @@ export function findReleases(history, { items, serverUs, endOf }, { restartName 
       const earlyMs = ((endOf(queue, first.token, second.at) - second.at) / 1000).toFixed(0)
       found.push(
         `${queue} ${id}: given to ${second.worker} while ${first.worker} had it for ${earlyMs} ms more` +
-          `${isAcked(item, first) ? ', after its ack' : ''}`,
+          `${isOver(item, first) ? ', after its end' : ''}`,
       )
     }
   }
@@ -115,9 +116,9 @@ export function findReleases(history, { items, serverUs, endOf }, { restartName 
       ({ token, t, word }) => token === first.token && word !== 'stale' && t <= second.answeredAt,
     )
     if (redriven.some((t) => t >= first.t && t <= second.answeredAt)) return 'redriven'
-    const released = own.find(({ outcome }) => outcome !== 'ack' && outcome !== 'dead')
+    const released = own.find(({ outcome }) => !isFinal.has(outcome))
     if (released) return released.outcome
-    if (isAcked(item, first)) return undoneBetween(first, second)
+    if (isOver(item, first)) return undoneBetween(first, second)
     const taken = entered.get(`${queue} ${first.busName}`) ?? []
     if (
       first.busName !== '-' &&
@@ -134,8 +135,8 @@ export function findReleases(history, { items, serverUs, endOf }, { restartName 
   }
 }
 
-const isAcked = ({ settles }, { token }) =>
-  settles.some((one) => one.token === token && one.outcome === 'ack' && one.word === 'settled')
+const isOver = ({ settles }, { token }) =>
+  token === '' || settles.some((one) => one.token === token && isFinal.has(one.outcome) && one.word === 'settled')
 
 function lastBefore(list, t) {
   let low = 0

@@ -14,6 +14,16 @@
  *   joined, left { worker }                             a worker was ready; was asked to go
  *   unstarted { worker, code }                          a worker ended before it was ready: Redis went away under it
  *   crashed, stalled, uneven, missed                    what should not have happened, or could not be done
+ *
+ * A queues run has those of faults and workers, what its proxies saw (queue-facts.mjs), and:
+ *
+ *   acked, refused { type, tenant, n, id or code }      a publish was answered; sent, unsent: likewise, straight into a queue
+ *   began    { worker, queue, id, attempt, tenant, n }  a handler was given the item
+ *   ended    { worker, queue, id, how }                 a handler was through with it: done, failed or retry
+ *   network  { script, fault, worker }                  what became of a call
+ *   clock    { offsetUs }                               the server's clock, less this one
+ *   store    { queue, entered, out, … }                 counts of a queue in a quiet moment; dead: its letters in the end
+ *   fsck     { findings }                               drained: without memory; fair: of all claims; left: in the end
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
 

@@ -89,7 +89,7 @@ export const plans = {
           [cut, 1],
         ],
         network: true,
-        forMs: 5_000,
+        forMs: 4_000,
       },
       {
         name: 'Redis restarted',
@@ -291,17 +291,23 @@ function expectedCounts({ facts }) {
   return counts
 }
 
-/** Everyone leaves, the queues are removed, and nothing of them may be left. */
+/**
+ * The queues are removed under everyone's hands: nothing of them is left, nobody keeps the log for them, and whoever ends after that
+ * brings nothing back.
+ */
 async function end({ crew, publisher, hand, bus, own, history, plan }, proxies) {
   publisher.kill('SIGTERM')
   hand.kill('SIGKILL')
-  await Promise.all([publisher.exited, hand.exited, crew.end()])
+  await Promise.all([publisher.exited, hand.exited])
   for (const { name } of [...queues, handQueue]) await bus.queues.remove(name)
-  const keys = await own.keys(`${plan.namespace}:{queue.*`)
-  const table = await own.hgetall(`${plan.namespace}:{group.route}:subscriptions`)
-  const places = await own.hgetall(`${plan.namespace}:{group.route}:own`)
-  const left = [...keys, ...Object.keys(table).map((name) => `subscription ${name}`), ...Object.keys(places)]
-  history.add('left', { t: nowUs(), what: 'removed queues', keys: left })
+  const leftKeys = async () => {
+    const all = await own.keys(`${plan.namespace}:*`)
+    return all.filter((key) => /\{queue\.|\}:(holds|subscriptions|own|replaced|removing)$/.test(key))
+  }
+  await until(async () => (await leftKeys()).length === 0, { timeoutMs: 20_000, everyMs: 200 })
+  history.add('left', { t: nowUs(), what: 'removed queues', keys: await leftKeys() })
+  await crew.end()
+  history.add('left', { t: nowUs(), what: 'when everyone had ended', keys: await leftKeys() })
   await bus.close()
   for (const proxy of proxies) proxy.close()
 }
