@@ -18,10 +18,14 @@ const scenarioNames = readdirSync(new URL('./scenarios/', import.meta.url)).map(
 const fullPlan = {
   ...{ rounds: 3, warmMs: 1_000, measureMs: 4_000, yardstickRequests: 2_000_000 },
   ...{ memoryEvents: 1_000_000, streamEvents: 300_000, idleEvents: 400, cpuEvents: 4_000 },
+  ...{ waitingItems: 200_000, manyLanes: 100_000, otherQueues: 10_000 },
+  ...{ busyItems: 100_000, quietEvents: 400, weighedItems: 6_000 },
 }
 const quickPlan = {
   ...{ rounds: 1, warmMs: 600, measureMs: 1_500, yardstickRequests: 500_000 },
   ...{ memoryEvents: 200_000, streamEvents: 60_000, idleEvents: 200, cpuEvents: 1_000 },
+  ...{ waitingItems: 20_000, manyLanes: 10_000, otherQueues: 1_000 },
+  ...{ busyItems: 10_000, quietEvents: 100, weighedItems: 1_200 },
 }
 
 process.on('exit', cleanUp)

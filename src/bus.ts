@@ -30,8 +30,8 @@ import { type Duration, durationOf } from './duration.ts'
 import { BusbarError } from './errors.ts'
 import { defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { checkTenant, checkText } from './event-checks.ts'
+import { type Finding, fsck } from './fsck.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
-import { type Finding, fsck } from './log/fsck.ts'
 import { LogGrowth } from './log/growth.ts'
 import { readLasts, readState, readTopics } from './log/read.ts'
 import type { Retainer } from './log/retention.ts'
@@ -54,6 +54,7 @@ import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/op
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
 import { QueueSink } from './sinks/queue/sink.ts'
+import { sweepDuty } from './sinks/queue/sweep.ts'
 import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
 import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
@@ -121,14 +122,24 @@ export class Bus<R extends Registry = Registry> {
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings)
     this.delayed = publishing.delayer
-    this.#worker = new Worker({ ...settings, source: this.#backbone, publishing })
+    this.#worker = new Worker({
+      ...{ ...settings, source: this.#backbone, publishing },
+      duties: {
+        'leader.queues': ({ namespace, reads }) =>
+          sweepDuty({ ...settings, namespace: namespace.name, connection: reads }),
+      },
+    })
     this.schedules = this.#worker.schedules
     this.#processors = new Processors({ ...settings, source: this.#backbone })
     const openQueue = () => this.#openQueue()
     const sinks: Sinks = { queue: new QueueSink(openQueue) }
     const subscriptions = new Subscriptions({ ...settings, source: this.#backbone, sinks })
     this.subscriptions = subscriptions
-    this.#router = new Router({ ...settings, sinks, finishRemoval: (name) => subscriptions.finishRemoval(name) })
+    this.#router = new Router({
+      ...settings,
+      sinks,
+      finishRemoval: (name, removal) => subscriptions.finishRemoval(name, removal),
+    })
     this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
     this.queues = createQueuesView({
       ...{ source: this.#backbone, subscriptions, queues: this.#queues, clock: settings.clock },
@@ -262,7 +273,7 @@ export class Bus<R extends Registry = Registry> {
     return this.#backbone.read((redis, { name }) => readWorkers(redis, name, this.#settings))
   }
 
-  /** Checks the log while it is in use. Yields what is wrong; nothing when all is well. */
+  /** Checks everything stored while it is in use. Yields what is wrong; nothing when all is well. */
   fsck(): AsyncGenerator<Finding, void, undefined> {
     return fsck(this.#backbone)
   }

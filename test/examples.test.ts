@@ -1,6 +1,6 @@
 /** The examples run as their comments say. */
 import { spawn } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { expect, onTestFinished, test } from 'vitest'
 import { freshNamespace, redisUrl, testBus } from './support/bus.ts'
@@ -8,10 +8,15 @@ import { eventually } from './support/eventually.ts'
 
 const root = resolve(import.meta.dirname, '..')
 
+const textOf = (file: string) => readFileSync(join(root, 'examples', file), 'utf8')
+
+/** The environment variable by which its namespace can be chosen. */
+const variableOf = (file: string) => /process\.env\.(\w+_NAMESPACE)/.exec(textOf(file))![1]!
+
 function startExample(file: string, namespace: string) {
   const child = spawn(process.execPath, ['dist/cli/main.js', 'worker', `examples/${file}`], {
     cwd: root,
-    env: { ...process.env, BUSBAR_REDIS_URL: redisUrl(), LOYALTY_NAMESPACE: namespace, NO_COLOR: '1' },
+    env: { ...process.env, BUSBAR_REDIS_URL: redisUrl(), [variableOf(file)]: namespace, NO_COLOR: '1' },
   })
   onTestFinished(() => void child.kill('SIGKILL'))
   let output = ''
@@ -40,10 +45,35 @@ test('stream-processor.ts keeps totals, two workers share it, and nothing is cou
   await eventually(() => workers.every(({ child }) => child.exitCode === 0))
 })
 
-test('its commands speak of its namespace, which the snippets of the README leave alone', () => {
-  const text = readFileSync(join(root, 'examples/stream-processor.ts'), 'utf8')
-  const namespace = /_NAMESPACE \?\? '(\w+)'/.exec(text)![1]!
-  const named = [...text.matchAll(/--namespace (\w+)/g)].map((found) => found[1])
-  expect(named).toEqual([namespace, namespace])
-  expect(readFileSync(join(root, 'README.md'), 'utf8')).not.toContain(`namespace: '${namespace}'`)
+test('worker.ts sends mails by turns, tries again what was busy, gives up what is no address', async () => {
+  const namespace = freshNamespace()
+  const bus = testBus({ namespace })
+  const workers = [startExample('worker.ts', namespace), startExample('worker.ts', namespace)]
+  const output = () => workers.map((worker) => worker.output()).join('')
+  await eventually(async () => (await bus.subscriptions.list()).length === 1)
+  for (const to of ['ada@example.com', 'busy@example.com', 'nowhere'])
+    for (const tenant of ['acme', 'globex']) await bus.publish('order.paid', { to }, { tenant })
+  const queue = await bus.queues.open('mails')
+  await queue.send({ to: 'sent@example.com' }, { tenant: 'globex' })
+  await eventually(async () => (await bus.queues.get('mails')).out === 5)
+  await eventually(() => output().includes('globex: mail to sent@example.com, attempt 1'))
+  for (const tenant of ['acme', 'globex']) {
+    expect(output()).toContain(`${tenant}: mail to ada@example.com, attempt 1`)
+    expect(output()).toContain(`${tenant}: mail to busy@example.com, attempt 2`)
+  }
+  expect(await bus.queues.dead.reasons('mails')).toMatchObject([{ reason: '"nowhere" is no address', letters: 2 }])
+  for (const { child } of workers) child.kill('SIGTERM')
+  await eventually(() => workers.every(({ child }) => child.exitCode === 0))
 })
+
+test.each(readdirSync(join(root, 'examples')))(
+  'the commands of %s speak of its namespace, which the snippets of the README leave alone',
+  (file) => {
+    const text = textOf(file)
+    const namespace = /_NAMESPACE \?\? '(\w+)'/.exec(text)![1]!
+    const named = [...text.matchAll(/--namespace (\w+)/g)].map((found) => found[1])
+    expect(named.length).toBeGreaterThan(1)
+    expect([...new Set(named)]).toEqual([namespace])
+    expect(readFileSync(join(root, 'README.md'), 'utf8')).not.toContain(`namespace: '${namespace}'`)
+  },
+)

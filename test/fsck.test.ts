@@ -1,7 +1,7 @@
 /** What fsck finds: each check with the violations planted for it, and no other. */
 import { readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
-import { type Finding, type FsckCheck, fsckChecks } from '../src/log/fsck.ts'
+import { type Finding, type FsckCheck, fsckChecks } from '../src/fsck.ts'
 import { plainRedis, testBus } from './support/bus.ts'
 import { objectsIn, type SpoiledLog, soundLog } from './support/log.ts'
 import { envelopeOf } from './support/partition.ts'

@@ -22,21 +22,32 @@ export const benchTenant = 'acme'
  * @property {Contender} [fill]      runs before, in a process of its own: what it stores is there when this one starts
  * @property {(run: object) => Promise<object>} [conduct]  instead of a workload: drives several processes
  * @property {boolean} [latency]     measure the median time of a call instead of events a second
- * @property {number} [floor]        share of the yardstick it must reach
+ * @property {string} [figure]       which of the workload's figures counts, if neither of these: a key of `shown`
+ * @property {number} [floor]        share of the yardstick it must reach; of a time, so many one after the other
  * @property {string} [beside]       a workload that is kept open in another process meanwhile
  * @property {boolean} [verify]      hold the log against the acknowledgements
  * @property {object} [options]      for the workload
  * @property {string} [unavailable]  why it cannot run here
  */
 
+/** How each figure is printed. A name that ends in Ms is a time. */
+const shown = {
+  perSecond: (value) => perSecond(value),
+  p50Ms: (value) => micros(value * 1000),
+  p99Ms: (value) => `${value.toFixed(1)} ms`,
+  redisMicros: (value) => micros(value),
+}
+const figureOf = ({ figure, latency }) => figure ?? (latency ? 'p50Ms' : 'perSecond')
+
 /**
  * @param {object} run               what run.mjs prepared: redis, control, nats, plan, progress, problems
  * @param {Contender[]} contenders
- * @returns {Promise<{ yardstick: number, value: (name: string) => number | undefined }>}
+ * @returns {Promise<{ yardstick: number, value: (name: string, figure?: string) => number | undefined }>} the median
+ *   of the figure that counts, or of another one that the workload reports as well
  */
 export async function contest(run, contenders) {
   const { plan, progress } = run
-  const values = new Map(contenders.map(({ name }) => [name, []]))
+  const measurements = new Map(contenders.map((contender) => [contender.name, { contender, figures: [] }]))
   const yardsticks = []
   const racing = contenders.filter((contender) => canRun(run, contender))
 
@@ -46,15 +57,16 @@ export async function contest(run, contenders) {
       progress(`round ${round}/${plan.rounds}  ${contender.name}`)
       const measured = await measure(run, contender)
       if (measured === undefined) continue
-      values.get(contender.name).push(measured.value)
-      progress(
-        `round ${round}/${plan.rounds}  ${contender.name}`,
-        contender.latency ? micros(measured.value) : perSecond(measured.value),
-      )
+      measurements.get(contender.name).figures.push(measured.figures)
+      const figure = figureOf(contender)
+      progress(`round ${round}/${plan.rounds}  ${contender.name}`, shown[figure](measured.figures[figure]))
     }
   }
   const yardstick = median(yardsticks)
-  const value = (name) => (values.get(name).length > 0 ? median(values.get(name)) : undefined)
+  const value = (name, figure) => {
+    const { contender, figures } = measurements.get(name)
+    return figures.length > 0 ? median(figures.map((each) => each[figure ?? figureOf(contender)])) : undefined
+  }
   for (const contender of racing) checkFloor(run, contender, value(contender.name), yardstick)
   return { yardstick, value }
 }
@@ -72,7 +84,8 @@ export async function measure(run, contender, { rested, finished } = {}) {
     const result = await perform(run, contender)
     await finished?.()
     const log = await judge(run, contender, result)
-    return { value: contender.latency ? result.p50Ms : result.perSecond, log }
+    const figures = Object.fromEntries(Object.entries(result).filter(([, value]) => typeof value === 'number'))
+    return { figures, log }
   } catch (error) {
     problems.push(`${contender.name} failed: ${error.message}`)
     return undefined
@@ -144,13 +157,15 @@ function canRun({ only, problems }, { name, unavailable }) {
   return !unavailable
 }
 
-function checkFloor({ floors, problems }, { name, floor }, value, yardstick) {
+function checkFloor({ floors, problems }, contender, value, yardstick) {
+  const { name, floor } = contender
   if (floor === undefined || value === undefined) return
-  const share = value / yardstick
+  const rate = figureOf(contender).endsWith('Ms') ? 1000 / value : value
+  const share = rate / yardstick
   floors.push({ peer: name, share, floor, ok: share >= floor })
   if (share < floor)
     problems.push(`${name} is below its floor: set up wrong, or the machine is busy with something else`)
 }
 
 const perSecond = (value) => `${Math.round(value).toLocaleString('en')}/s`
-const micros = (ms) => `${(ms * 1000).toFixed(0)} µs`
+const micros = (value) => `${value < 100 ? value.toPrecision(3) : value.toFixed(0)} µs`

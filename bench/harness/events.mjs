@@ -8,6 +8,7 @@
 
 export const dataBytes = 120
 export const defaultKeys = 50_000
+export const defaultTenants = 100
 
 const firstN = 1_000_000
 const firstI = 100_000_000
@@ -42,6 +43,15 @@ export function expectedEvents(count, keys = defaultKeys) {
     expected[i] = { key, n: data.n }
   }
   return expected
+}
+
+/**
+ * Whose events are whose: answers the tenant of event i. All events of a key are one tenant's as long as the number of
+ * keys is a multiple of that of tenants.
+ */
+export function tenantSource(tenants = defaultTenants) {
+  const names = Array.from({ length: tenants }, (_, t) => `tenant-${t}`)
+  return (i) => names[scatter(i) % tenants]
 }
 
 /** The event's number, read back from its data. */

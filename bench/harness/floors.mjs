@@ -11,6 +11,8 @@ export const floors = {
   bullmqAdd: 0.025,
   bullmqProcess: 0.012,
   bullmqAddAndProcess: 0.009,
+  bullmqFanOut: 0.0015,
+  bullmqIdle: 0.0012,
   beeSave: 0.07,
   beeProcess: 0.017,
   groupmqAdd: 0.02,

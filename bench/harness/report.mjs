@@ -56,7 +56,7 @@ export function printTable(rows) {
 }
 
 export function printFloors(yardstick, floors) {
-  const percent = (share) => `${(share * 100).toFixed(1)} %`
+  const percent = (share) => `${(share * 100).toFixed(share < 0.01 ? 2 : 1)} %`
   console.log(`\nredis-benchmark -P 64 XADD: ${figure(yardstick)}/s. Peers' share of it, and their floor:`)
   for (const { peer, share, floor, ok } of floors)
     console.log(`  ${peer}: ${percent(share)} (≥ ${percent(floor)})${ok ? '' : '  BELOW ITS FLOOR'}`)

@@ -3,10 +3,10 @@
  * it, and what an event takes up in Redis. 120-byte events on 50,000 keys; the live channel is off, its cost is the
  * last row.
  */
-import { contest, measure } from '../harness/contest.mjs'
+import { contest } from '../harness/contest.mjs'
 import { floors } from '../harness/floors.mjs'
+import { measureGrowth } from '../harness/memory.mjs'
 import { row } from '../harness/report.mjs'
-import { settle, usedMemory } from '../harness/settle.mjs'
 
 const scenario = 'publish'
 const eventsPerKey = 20 // 1,000,000 events on 50,000 keys
@@ -98,33 +98,17 @@ function contenders({ natsProblem }) {
   ]
 }
 
-/** Once, not in rounds: memory does not depend on how busy the machine is. */
 async function measureMemory(run) {
-  const { control, plan, progress, only } = run
-  if (only && !only.includes('memory')) return undefined
-  const contender = {
+  const { plan } = run
+  const grown = await measureGrowth(run, {
     name: 'Busbar memory',
     workload: 'busbar-publish.mjs',
     width: 1_000,
     count: plan.memoryEvents,
     verify: true,
     options: { keys: plan.memoryEvents / eventsPerKey },
-  }
-  progress(contender.name)
-  let before
-  let after
-  const measured = await measure(run, contender, {
-    async rested() {
-      before = await usedMemory(control)
-    },
-    async finished() {
-      await settle(control)
-      after = await usedMemory(control)
-    },
   })
-  if (measured?.log === undefined) return undefined
-  const { events, envelopeBytes } = measured.log
-  const memory = { usedPerEvent: (after - before) / events, envelopePerEvent: envelopeBytes / events }
-  progress(contender.name, `${memory.usedPerEvent.toFixed(0)} bytes`)
-  return memory
+  if (grown?.log === undefined) return undefined
+  const { events, envelopeBytes } = grown.log
+  return { usedPerEvent: grown.bytesPerEvent, envelopePerEvent: envelopeBytes / events }
 }

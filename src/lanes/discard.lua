@@ -4,6 +4,9 @@
 -- ARGV[6…] ids
 --
 -- Replies {'discarded', letters}  how many of them there were
+--         {'gone'}                there is no such store; what is left of it is not touched any more
+
+if not revision then return {'gone'} end
 
 local discarded = 0
 for i = 6, #ARGV do

@@ -10,13 +10,18 @@
 -- Replies {'made'}                there was none
 --         {'raised'}              attempts and weights are those of this definition now
 --         {'outdated', revision}  the store knows a newer definition, or this one; nothing written
---         {'left'}                one is left of an earlier subscription of that name: it has to be removed first; nothing written
+--         {'left'}                one is left of an earlier subscription of that name, or a part of it: it has to be removed first;
+--                                 nothing written
 
-local its_revision, its_born, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[9])
+local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
 if born and its_born > born then return {'left'} end
+-- Of a removal that has begun, one of these is there until its last step.
+if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, waiting) > 0 then
+  return {'left'}
+end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
 
 local names, weighed = {}, {}
@@ -36,12 +41,13 @@ for _, lane in ipairs(touched) do
   -- The rest of a turn that was begun under another weight.
   lane.credit = 0
 end
-redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7], 'attempts', ARGV[8], 'weighted', next(weighed) and 1 or 0)
+redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
+  'attempts', attempts, 'weighted', next(weighed) and 1 or 0)
 if is_new then
   for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[10 + partition]) end
 end
 save()
 local ready = 0
-for _, lane in ipairs(touched) do if gives(lane) then ready = ready + lane.waiting end end
+for _, lane in ipairs(touched) do if gives(lane) then ready = ready + waits_in(lane) end end
 wake_idle(math.min(ready, 1000))
-return {is_new and 'made' or 'raised'}
+return is_new and {'made'} or {'raised'}

@@ -12,6 +12,7 @@ if act == 'pause' then
   if not paused then redis.call('HSET', store, 'paused', 1, 'pausedAt', format('%.0f', now)) end
 else
   redis.call('HDEL', store, 'paused', 'pausedAt')
+  paused = false
   wake_idle(tonumber(redis.call('HGET', store, 'waiting') or 0))
 end
 return {'done'}

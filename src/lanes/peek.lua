@@ -1,19 +1,21 @@
-#!lua flags=no-writes
+#!lua flags=allow-oom,no-writes
 -- The items that would be claimed next, in order, without a change.
 --
--- ARGV[6] n  how many, at most 1,000
+-- ARGV[6] n  how many, of which 1,000 are shown at most
 --
 -- Replies {'next', item…}
 --         {'gone'}  there is no such store
 
-local n = tonumber(ARGV[6])
+local n = math.min(1000, tonumber(ARGV[6]))
 if not revision then return {'gone'} end
 
 -- The waiting items of a lane, as far as they are asked for.
 local function waiting_of(lane, wanted)
-  if lane.ranked == 0 then return redis.call('LRANGE', lane_prefix .. lane.name, 0, wanted - 1) end
-  local items = redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '-inf', '(0', 'LIMIT', 0, wanted)
-  for _, item in ipairs(redis.call('LRANGE', lane_prefix .. lane.name, 0, wanted - 1)) do items[#items + 1] = item end
+  local items = lane.ranked > 0 and redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '-inf', '(0', 'LIMIT', 0, wanted) or {}
+  local places = {}
+  for place = lane.head, math.min(lane.tail, lane.head + wanted) - 1 do places[#places + 1] = lane.name .. ' ' .. place end
+  for _, item in ipairs(#places > 0 and redis.call('HMGET', waiting, unpack(places)) or {}) do items[#items + 1] = item end
+  if lane.ranked == 0 then return items end
   for _, item in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '(0', '+inf', 'LIMIT', 0, wanted)) do
     items[#items + 1] = item
   end

@@ -1,10 +1,12 @@
 /** A lane's record as the scripts pack it: store.part.lua says what stands where. */
 
 export interface LaneRecord {
-  waiting: number
+  /** Place of the next item without a priority, and of the next one to come. */
+  head: number
+  tail: number
   /** Of what waits. */
   bytes: number
-  /** Of those that wait, the ones with a priority. */
+  /** Those that wait and have a priority. */
   ranked: number
   /** Waiting for a time: delayed, or to be tried again. */
   later: number
@@ -19,24 +21,25 @@ export interface LaneRecord {
   credit: number
 }
 
-const widths: readonly (readonly [keyof LaneRecord, bytes: number])[] = [
-  ['waiting', 4],
-  ['bytes', 6],
-  ['ranked', 4],
-  ['later', 4],
-  ['held', 4],
-  ['dead', 4],
-  ['entered', 6],
-  ['left', 6],
-  ['notBefore', 6],
-  ['credit', 4],
+/** In this order, eight bytes each. */
+const fields: readonly (keyof LaneRecord)[] = [
+  'head',
+  'tail',
+  'bytes',
+  'ranked',
+  'later',
+  'held',
+  'dead',
+  'entered',
+  'left',
+  'notBefore',
+  'credit',
 ]
 
 export function readRecord(packed: Buffer): LaneRecord {
-  let at = 0
-  const read = (bytes: number) => {
-    at += bytes
-    return packed.readUIntBE(at - bytes, bytes)
-  }
-  return Object.fromEntries(widths.map(([name, bytes]) => [name, read(bytes)])) as unknown as LaneRecord
+  const numbers = fields.map((name, i) => [name, Number(packed.readBigInt64BE(8 * i))])
+  return Object.fromEntries(numbers) as unknown as LaneRecord
 }
+
+/** How many items wait in the lane. */
+export const waitingIn = ({ head, tail, ranked }: LaneRecord): number => tail - head + ranked

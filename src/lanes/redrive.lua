@@ -4,6 +4,9 @@
 -- ARGV[6…] ids
 --
 -- Replies {'redriven', letters}  how many of them there were
+--         {'gone'}               there is no such store; what is left of it is not touched any more
+
+if not revision then return {'gone'} end
 
 local function untried(item)
   return (string.gsub(item, '^(%S+) %d+ (%S+) %d+ %d+ ', '%1 0 %2 0 0 ', 1))

@@ -30,18 +30,20 @@ const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.dead,
   keys.deadOrder,
   keys.idle,
+  keys.waiting,
 ]
-const storeArgs = ({ keys, nowMs }: StoreInput): ScriptArg[] => [
+/** `field`: what of the store is read besides. */
+const storeArgs = ({ keys, nowMs }: StoreInput, field = ''): ScriptArg[] => [
   nowMs ?? '',
-  keys.lanePrefix,
   keys.rankedPrefix,
   keys.heldPrefix,
   keys.laneWake,
+  field,
 ]
 const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.keys.remembered, input.keys.forget]
 
-const file = (name: string) => new URL(`./${name}.lua`, import.meta.url)
-const parts = [file('store.part')]
+const parts = [new URL('./store.part.lua', import.meta.url)]
+const plannedParts = [...parts, new URL('./plan.part.lua', import.meta.url)]
 
 export interface MakeInput extends StoreInput {
   revision: number
@@ -53,7 +55,7 @@ export interface MakeInput extends StoreInput {
 }
 
 export const makeScript = defineScript({
-  file: file('make'),
+  file: new URL('./make.lua', import.meta.url),
   parts,
   keys: (input: MakeInput) => storeKeys(input),
   args: (input) => [
@@ -80,14 +82,13 @@ export interface AcceptInput extends StoreInput {
 export type AcceptReply = { kind: 'accepted'; items: number } | { kind: 'outdated' } | { kind: 'gone' }
 
 export const acceptScript = defineScript({
-  file: file('accept'),
+  file: new URL('./accept.lua', import.meta.url),
   parts,
   keys: (input: AcceptInput) => storeKeys(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, `applied:${input.partition}`),
     input.revision,
     input.born,
-    input.partition,
     input.first,
     input.last,
     ...input.groups.flatMap(({ lane, items }) => [lane, items.length, ...items]),
@@ -118,7 +119,7 @@ export interface SendInput extends StoreInput {
 export type SendReply = { kind: 'sent'; words: readonly string[] } | { kind: 'late' } | { kind: 'gone' }
 
 export const sendScript = defineScript({
-  file: file('send'),
+  file: new URL('./send.lua', import.meta.url),
   parts,
   keys: (input: SendInput) => withMemory(input),
   args: (input) => [
@@ -175,11 +176,11 @@ type RawClaim =
   | ['gone']
 
 export const claimScript = defineScript({
-  file: file('claim'),
-  parts: [...parts, file('plan.part')],
+  file: new URL('./claim.lua', import.meta.url),
+  parts: plannedParts,
   keys: (input: ClaimInput) => storeKeys(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, `worker:${input.worker}`),
     input.token ?? '',
     input.n,
     input.leaseMs,
@@ -243,7 +244,7 @@ function settleArgs({ id, outcome }: Settlement): ScriptArg[] {
 }
 
 export const settleScript = defineScript({
-  file: file('settle'),
+  file: new URL('./settle.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { settlements: readonly Settlement[] }) => storeKeys(input),
   args: (input) => [
@@ -260,7 +261,7 @@ export const settleScript = defineScript({
 })
 
 export const renewScript = defineScript({
-  file: file('renew'),
+  file: new URL('./renew.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { leaseMs: number; tokens: readonly string[] }) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.leaseMs, ...input.tokens],
@@ -283,7 +284,7 @@ export type ExtendReply =
   | { kind: 'gone' }
 
 export const extendScript = defineScript({
-  file: file('extend'),
+  file: new URL('./extend.lua', import.meta.url),
   parts,
   keys: (input: ExtendInput) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.token, input.id, input.forMs, input.ownToken],
@@ -292,7 +293,7 @@ export const extendScript = defineScript({
 })
 
 export const pauseScript = defineScript({
-  file: file('pause'),
+  file: new URL('./pause.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { act: 'pause' | 'resume' }) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.act],
@@ -302,19 +303,19 @@ export const pauseScript = defineScript({
 type Letters = StoreInput & { ids: readonly string[] }
 
 export const redriveScript = defineScript({
-  file: file('redrive'),
+  file: new URL('./redrive.lua', import.meta.url),
   parts,
   keys: (input: Letters) => storeKeys(input),
   args: (input) => [...storeArgs(input), ...input.ids],
-  reply: ([, letters]: ['redriven', number]) => letters,
+  reply: ([, letters = 0]: ['redriven', number] | ['gone']) => letters,
 })
 
 export const discardScript = defineScript({
-  file: file('discard'),
+  file: new URL('./discard.lua', import.meta.url),
   parts,
   keys: (input: Letters) => storeKeys(input),
   args: (input) => [...storeArgs(input), ...input.ids],
-  reply: ([, letters]: ['discarded', number]) => letters,
+  reply: ([, letters = 0]: ['discarded', number] | ['gone']) => letters,
 })
 
 export interface EnterInput extends StoreInput {
@@ -324,7 +325,7 @@ export interface EnterInput extends StoreInput {
 }
 
 export const enterScript = defineScript({
-  file: file('enter'),
+  file: new URL('./enter.lua', import.meta.url),
   parts,
   keys: (input: EnterInput) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.act, input.worker, input.start],
@@ -332,17 +333,72 @@ export const enterScript = defineScript({
 })
 
 export const peekScript = defineScript({
-  file: file('peek'),
-  parts: [...parts, file('plan.part')],
+  file: new URL('./peek.lua', import.meta.url),
+  parts: plannedParts,
   keys: (input: StoreInput & { n: number }) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.n],
   reply: ([kind, ...items]: ['next', ...string[]] | ['gone']) => (kind === 'next' ? items : undefined),
 })
 
 export const removeScript = defineScript({
-  file: file('remove'),
+  file: new URL('./remove.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { revision: number }) => withMemory(input),
   args: (input) => [...storeArgs(input), input.revision, laneLimits.removal],
   reply: ([kind]: ['more' | 'removed']) => kind,
+})
+
+/** One look at a part of a store: what of it, from where on, of which lane or token. */
+export interface FsckAsk {
+  what: string
+  from: string
+  name: string
+  /** How many it is about, as far as that is known. */
+  pieces?: number
+}
+
+export interface FsckAnswer {
+  /** Where to go on; '' at the end. */
+  next: string
+  rows: readonly (readonly string[])[]
+}
+
+export interface FsckSeen {
+  /** Changes with the store. */
+  marks: string
+  counters: readonly string[]
+  answers: readonly FsckAnswer[]
+}
+
+export interface FsckInput extends StoreInput {
+  /** Pieces per answer, about. */
+  most: number
+  asks: readonly FsckAsk[]
+}
+
+type RawAnswer = readonly [next: string, ...rows: (string | (string | number)[])[]]
+
+/** Many rows come as one text each. */
+const readRow = (row: string | (string | number)[]): string[] =>
+  typeof row === 'string' ? row.split(' ') : row.map(String)
+
+/** Undefined when there is no such store. */
+export const fsckScript = defineScript({
+  file: new URL('./fsck.lua', import.meta.url),
+  parts,
+  keys: (input: FsckInput) => withMemory(input),
+  args: (input) => [
+    ...storeArgs(input),
+    input.most,
+    ...input.asks.flatMap(({ what, from, name }) => [what, from, name]),
+  ],
+  reply: (raw: ['seen', string, (string | number)[], ...RawAnswer[]] | ['gone']): FsckSeen | undefined => {
+    if (raw[0] === 'gone') return undefined
+    const [, marks, counters, ...answers] = raw
+    return {
+      marks,
+      counters: counters.map(String),
+      answers: answers.map(([next, ...rows]) => ({ next, rows: rows.map(readRow) })),
+    }
+  },
 })

@@ -1,9 +1,9 @@
 #!lua
 -- Put items straight into the queue, in the order given.
 --
--- KEYS[12] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
+-- KEYS[13] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
 --                            "<fingerprint> <id>"
--- KEYS[13] forget      zset  field of remembered -> ms at which it is forgotten
+-- KEYS[14] forget      zset  field of remembered -> ms at which it is forgotten
 -- ARGV[6] process      random, new with every start
 -- ARGV[7] n            number of its flush, growing by one
 -- ARGV[8] call_ms      for how long the answer is remembered
@@ -15,7 +15,8 @@
 --         {'late'}         a flush with a higher number has come already; nothing written
 --         {'gone'}         there is no such store
 
-local remembered, forget, argv = KEYS[12], KEYS[13], ARGV
+local argv = ARGV
+local remembered, forget = KEYS[13], KEYS[14]
 local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision then return {'gone'} end
@@ -45,8 +46,11 @@ end
 -- What an idempotency key was used for before, in this call or an earlier one.
 local function answered(once, fingerprint)
   if once == '' then return nil end
-  local stored = fresh[once] or redis.call('HGET', remembered, 'once:' .. once)
+  local field = 'once:' .. once
+  local stored = fresh[once] or redis.call('HGET', remembered, field)
   if not stored then return nil end
+  -- Over, and not swept yet.
+  if not fresh[once] and tonumber(redis.call('ZSCORE', forget, field)) <= now then return nil end
   local its_fingerprint, id = match(stored, '^(%S+) (%S+)$')
   return its_fingerprint == fingerprint and 'duplicate ' .. id or 'reused'
 end
@@ -60,6 +64,8 @@ local function enter(id, lane, delay, ttl, priority, envelope)
     redis.call('HSET', later_items, id, item)
     redis.call('ZADD', later, now + delay, id)
     lane.later = lane.later + 1
+    -- Nothing was due earlier: someone has to know of it.
+    if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
   else
     line_up(lane, {item}, false)
     ready = ready + 1

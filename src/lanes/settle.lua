@@ -16,13 +16,23 @@ local values = {ack = 1, back = 1, retry = 3, dead = 2, throttle = 2}
 
 if not revision then return {'gone'} end
 
+-- The items of these ids, false for one that is not held under the token.
+local function held_under(token, ids)
+  local items = {}
+  for from = 1, #ids, 1000 do
+    local some = redis.call('HMGET', held_prefix .. token, unpack(ids, from, math.min(from + 999, #ids)))
+    for i = 1, #some do items[#items + 1] = some[i] end
+  end
+  return items
+end
+
 -- What is said, with the items as they are held.
 local said, stale, names, seen, at, place = {}, {}, {}, {}, 6, 0
 while at <= #argv do
   local token, outcome, size = argv[at], argv[at + 1], tonumber(argv[at + 2])
   local step, ids = values[outcome], {}
   for i = 1, size do ids[i] = argv[at + 3 + (i - 1) * step] end
-  local items, held = redis.call('HMGET', held_prefix .. token, unpack(ids)), {}
+  local items, held = held_under(token, ids), {}
   seen[token] = seen[token] or {}
   for i = 1, size do
     place = place + 1

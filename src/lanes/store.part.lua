@@ -13,11 +13,12 @@
 -- KEYS[9] dead         hash  item id -> "<ms>\30<reason>\30<item>"
 -- KEYS[10] dead_order  zset  item id -> ms at which it became a dead letter
 -- KEYS[11] idle        zset  who waits for work -> ms since when
+-- KEYS[12] waiting     hash  lane .. ' ' .. place -> item; a lane's places go from its head to before its tail
 -- ARGV[1] now            ms; '' means the server's clock (tests pass a number)
--- ARGV[2] lane_prefix    .. lane: list, the waiting items of the lane, next one first
--- ARGV[3] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
--- ARGV[4] held_prefix    .. token: hash, item id -> item
--- ARGV[5] wake           channel on which the idle hear their names
+-- ARGV[2] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
+-- ARGV[3] held_prefix    .. token: hash, item id -> item
+-- ARGV[4] wake           channel on which the idle hear their names
+-- ARGV[5] field          of the store, which this script asks for besides; '' for none
 --
 -- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>".
 -- It moves whole. Its attempts are those that have ended; a held item is in one more.
@@ -27,31 +28,46 @@
 
 local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local later, later_items, leases, holders = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local dead, dead_order, idle = KEYS[9], KEYS[10], KEYS[11]
-local now, lane_prefix, ranked_prefix, held_prefix, wake = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local format, match, sub = string.format, string.match, string.sub
+local dead, dead_order, idle, waiting = KEYS[9], KEYS[10], KEYS[11], KEYS[12]
+local now, ranked_prefix, held_prefix, wake, field = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local format, match, find, sub, byte = string.format, string.match, string.find, string.sub, string.byte
 
 local most_dead = 10000
 -- Whoever waits asks again every second; who has not for this long is gone.
 local idle_ms = 3000
--- One class of priority has room for so many places before and behind its middle.
-local class = 2 ^ 40
-local record_format = '>I4I6I4I4I4I4I6I6I6I4'
+-- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
+-- up to 100 are whole numbers still (below 2^53).
+local class = 2 ^ 46
+-- head, tail, bytes, ranked, later, held, dead, entered, left, not_before, credit. These are 88 bytes: a hash with a value of more
+-- than 64 is a table from its first field on, and its cost does not grow with its lanes.
+local record_format = '>i8i8i8i8i8i8i8i8i8i8i8'
 
 if not now then
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'turn', 'weighted', 'born')
+-- Read and written with one command each: for a single item that is what a call costs.
+local counters = {'turn', 'waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
+local known = redis.call('HMGET', store, 'revision', 'attempts', 'paused', 'weighted', 'born', field, unpack(counters))
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
-local last_turn, is_weighted, born = tonumber(known[4] or 0), known[5] == '1', tonumber(known[6])
+local is_weighted, born, field_value = known[4] == '1', tonumber(known[5]), known[6]
+local turn_before = tonumber(known[7] or 0)
+local last_turn = turn_before
 
+local long_name = string.rep('-', 65)
+local no_record = struct.pack(record_format, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 local loaded, touched, counted = {}, {}, {}
 
 local function count(name, by) counted[name] = (counted[name] or 0) + by end
 
-local function gives(lane) return lane.waiting > 0 and lane.weight > 0 and lane.not_before == 0 end
+-- A field of the store that save() writes with the counters.
+local noted = {}
+local function note(name, value) noted[#noted + 1], noted[#noted + 2] = name, value end
+
+local function waits_in(lane) return lane.tail - lane.head + lane.ranked end
+
+local function gives(lane) return lane.tail - lane.head + lane.ranked > 0 and lane.weight > 0 and lane.not_before == 0 end
 
 -- At most 1,000 names.
 local function load_lanes(names)
@@ -67,15 +83,15 @@ local function load_lanes(names)
   local records = redis.call('HMGET', lanes, unpack(missing))
   local weighed = is_weighted and redis.call('HMGET', weights, unpack(missing)) or {}
   for i = 1, #missing do
-    local lane = {name = missing[i], weight = tonumber(weighed[i] or 1)}
-    if records[i] then
-      lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead, lane.entered, lane.left, lane.not_before, lane.credit =
-        struct.unpack(record_format, records[i])
-    else
-      lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead, lane.entered, lane.left, lane.not_before, lane.credit =
-        0, 0, 0, 0, 0, 0, 0, 0, 0, 0
-    end
-    lane.is_stored, lane.gave = records[i] and true, gives(lane)
+    local head, tail, bytes, ranked, later_ones, held, dead_ones, entered, left, not_before, credit =
+      struct.unpack(record_format, records[i] or no_record)
+    -- 16 fields, all of them here: one more, or one later, doubles what a lane costs.
+    local lane = {
+      name = missing[i], weight = tonumber(weighed[i] or 1), head = head, tail = tail, bytes = bytes, ranked = ranked,
+      later = later_ones, held = held, dead = dead_ones, entered = entered, left = left, not_before = not_before, credit = credit,
+      gave = false, turn = false, planned = 0,
+    }
+    lane.gave = gives(lane)
     loaded[lane.name] = lane
     touched[#touched + 1] = lane
   end
@@ -116,10 +132,16 @@ local function line_lanes_up()
       if lane.gave then out[#out + 1] = lane.name end
       lane.gave, lane.credit = false, 0
     end
-    lane.turn = nil
+    lane.turn = false
   end
   in_pieces('ZREM', turns, out)
   in_pieces('ZADD', turns, numbers)
+  -- Up to 128 lanes Redis keeps the line as one piece of memory, and a place at its end costs a walk through all of it. A name of more
+  -- than 64 bytes makes it a skip list, which it stays until it is empty.
+  if #numbers > 32 then
+    redis.call('ZADD', turns, 0, long_name)
+    redis.call('ZREM', turns, long_name)
+  end
 end
 
 -- Every script's last step before its reply: turns, records and counts as they are now.
@@ -128,20 +150,22 @@ local function save()
   local records, gone = {}, {}
   for i = 1, #touched do
     local lane = touched[i]
-    if lane.waiting + lane.later + lane.held + lane.dead + lane.not_before > 0 then
+    if lane.tail - lane.head + lane.ranked + lane.later + lane.held + lane.dead + lane.not_before > 0 then
       records[#records + 1] = lane.name
-      records[#records + 1] = struct.pack(record_format, lane.waiting, lane.bytes, lane.ranked, lane.later, lane.held, lane.dead,
-        lane.entered, lane.left, lane.not_before, lane.credit)
-    elseif lane.is_stored then
+      records[#records + 1] = struct.pack(record_format, lane.head, lane.tail, lane.bytes, lane.ranked, lane.later, lane.held,
+        lane.dead, lane.entered, lane.left, lane.not_before, lane.credit)
+    else
       gone[#gone + 1] = lane.name
     end
   end
   in_pieces('HSET', lanes, records)
   in_pieces('HDEL', lanes, gone)
-  if last_turn > tonumber(known[4] or 0) then count('turn', last_turn - tonumber(known[4] or 0)) end
-  for name, by in pairs(counted) do
-    if by ~= 0 then redis.call('HINCRBY', store, name, by) end
+  count('turn', last_turn - turn_before)
+  for i, name in ipairs(counters) do
+    local by = counted[name]
+    if by and by ~= 0 then note(name, format('%.0f', tonumber(known[6 + i] or 0) + by)) end
   end
+  if #noted > 0 then redis.call('HSET', store, unpack(noted)) end
 end
 
 -- Where a ranked item stands: those of a higher priority first, then the order in which they came, those that are
@@ -153,7 +177,7 @@ end
 
 -- So many more wait in the lane, of so many bytes.
 local function waits(lane, items, bytes)
-  lane.waiting, lane.bytes = lane.waiting + items, lane.bytes + bytes
+  lane.bytes = lane.bytes + bytes
   count('waiting', items)
   count('bytes', bytes)
 end
@@ -165,13 +189,17 @@ local function line_up(lane, items, at_head)
     local item = items[at_head and #items + 1 - i or i]
     local priority = tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ (%-?%d+) '))
     bytes = bytes + #item
-    if priority == 0 then
-      plain[#plain + 1] = item
-    else
+    if priority ~= 0 then
       ranked[#ranked + 1], ranked[#ranked + 2] = place_of(priority, at_head), item
+    elseif at_head then
+      lane.head = lane.head - 1
+      plain[#plain + 1], plain[#plain + 2] = lane.name .. ' ' .. lane.head, item
+    else
+      plain[#plain + 1], plain[#plain + 2] = lane.name .. ' ' .. lane.tail, item
+      lane.tail = lane.tail + 1
     end
   end
-  in_pieces(at_head and 'LPUSH' or 'RPUSH', lane_prefix .. lane.name, plain)
+  in_pieces('HSET', waiting, plain)
   in_pieces('ZADD', ranked_prefix .. lane.name, ranked)
   lane.ranked = lane.ranked + #ranked / 2
   waits(lane, #items, bytes)
@@ -230,8 +258,9 @@ local function bury(lane, id, item, reason)
   count('dropped', 1)
 end
 
--- So many items have become ready: as many of those that wait for work hear their names.
+-- So many items have become ready: as many of those that wait for work hear their names, unless nothing is given.
 local function wake_idle(ready)
+  if paused then return end
   local names = {}
   while #names < ready do
     local popped = redis.call('ZPOPMIN', idle, ready - #names)

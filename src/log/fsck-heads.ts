@@ -1,6 +1,6 @@
 /** Checks the heads of a partition's objects, in both generations, and its holds, in bounded steps. */
 import { shown } from '../errors.ts'
-import type { Finding, FsckCheck } from './fsck-checks.ts'
+import type { Finding, FsckCheck } from '../fsck-checks.ts'
 import { headProblem, keptHeadProblem, placeProblem, type Walked } from './fsck-judge.ts'
 import {
   askMeta,

@@ -1,7 +1,7 @@
 /** Checks that every key of the namespace is one of ours, of the right type, and expires if and only if it should. */
 import type { Redis } from 'ioredis'
+import type { Finding } from '../fsck-checks.ts'
 import { type KeyName, keyRecogniser, keyTable, namespacePattern, timeToLiveMs } from '../redis/keys.ts'
-import type { Finding } from './fsck-checks.ts'
 import { atOneInstant } from './fsck-read.ts'
 import type { LogSource } from './view.ts'
 

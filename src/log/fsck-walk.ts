@@ -5,7 +5,7 @@
  * Memory: the last event of each object (about 100 bytes each, so 100 MB for a partition of a million objects) and three
  * numbers per entry. One partition at a time.
  */
-import type { Finding, FsckCheck } from './fsck-checks.ts'
+import type { Finding, FsckCheck } from '../fsck-checks.ts'
 import {
   type Counts,
   countProblem,

@@ -7,21 +7,16 @@
  * about 1 ms of Redis; fsck-walk.ts says what a partition costs in memory.
  */
 
-import type { Finding } from './fsck-checks.ts'
+import type { Finding } from '../fsck-checks.ts'
 import { checkHeads, checkHolds } from './fsck-heads.ts'
-import { checkKeys } from './fsck-keys.ts'
 import { checkMeta, walkLog } from './fsck-walk.ts'
 import type { Namespace } from './namespace.ts'
 import type { LogSource } from './view.ts'
 
-export { type Finding, type FsckCheck, fsckChecks } from './fsck-checks.ts'
-
-/** Everything that is wrong, found one by one. A sound log yields nothing. */
-export async function* fsck(source: LogSource): AsyncGenerator<Finding, void, undefined> {
-  const mistyped = yield* checkKeys(source)
+/** Everything that is wrong with the log, found one by one. A key of the wrong type cannot be read; it is reported. */
+export async function* checkLog(source: LogSource, mistyped: ReadonlySet<string>): AsyncGenerator<Finding> {
   const { partitions } = await source.read(async (_, namespace: Namespace) => namespace)
   for (const [partition, keys] of partitions.entries()) {
-    // A partition with a key of the wrong type cannot be read; the key is reported.
     if (Object.values(keys).some((key) => mistyped.has(key))) continue
     yield* checkPartition(source, partition, partitions.length)
   }

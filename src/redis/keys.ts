@@ -50,9 +50,9 @@ export interface LaneKeys {
   readonly dead: string
   readonly deadOrder: string
   readonly idle: string
+  readonly waiting: string
   readonly remembered: string
   readonly forget: string
-  readonly lanePrefix: string
   readonly rankedPrefix: string
   readonly heldPrefix: string
   readonly laneWake: string
@@ -136,7 +136,7 @@ export const keyTable = {
     'Last flush of each sending process; idempotency key (hashed) → first answer.',
   ],
   forget: ['zset', 'an hour, 24 hours', 'Field of remembered → when it is forgotten.'],
-  lane: ['list', 'until empty', 'The waiting items of one tenant, next one first.'],
+  waiting: ['hash', 'until empty', 'Lane and place → the item that waits there.'],
   ranked: ['zset', 'until empty', 'The waiting items of one tenant that have a priority, by their place.'],
   held: ['hash', 'until settled or lapsed', 'Item id → item, of one lease.'],
   laneWake: ['channel', 'no storage', 'Hint: the named ones may claim.'],
@@ -163,6 +163,9 @@ export const processorsKey = (ns: string): string => `${ns}:{namespace}:processo
 
 /** What SCAN finds all keys of a namespace by. */
 export const namespacePattern = (ns: string): string => `${ns}:*`
+
+/** What SCAN finds the keys of all queues by. */
+export const queuesPattern = (ns: string): string => `${ns}:{queue.*`
 
 /** publish.lua makes the same of a partition's `wake`. */
 export const topicWakeChannel = (ns: string, topic: string): string => `${ns}:wake:${topic}`
@@ -226,9 +229,9 @@ export function queueKeys(ns: string, name: string): LaneKeys {
     dead: `${base}:dead`,
     deadOrder: `${base}:deadOrder`,
     idle: `${base}:idle`,
+    waiting: `${base}:waiting`,
     remembered: `${base}:remembered`,
     forget: `${base}:forget`,
-    lanePrefix: `${base}:lane:`,
     rankedPrefix: `${base}:ranked:`,
     heldPrefix: `${base}:held:`,
     laneWake: `${base}:wake`,
@@ -295,15 +298,29 @@ function groupKeyOf(ns: string, key: string): KeyName | undefined {
   return shelfNs === ns ? (shelf as KeyName) : undefined
 }
 
-const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(:?)/
+const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'holders'],
-  ...['dead', 'deadOrder', 'idle', 'remembered', 'forget'],
+  ...['dead', 'deadOrder', 'idle', 'waiting', 'remembered', 'forget'],
 ]
-const queueKeyPrefixes: readonly string[] = ['lane', 'ranked', 'held']
+const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
 
 function queueKeyOf(ns: string, key: string): KeyName | undefined {
-  const [, itsNs, name = '', more] = queueKeyShape.exec(key) ?? []
-  const names = more === ':' ? queueKeyPrefixes : queueKeyNames
+  const [, itsNs, name = '', of] = queueKeyShape.exec(key) ?? []
+  const names = of === undefined ? queueKeyNames : queueKeyPrefixes
   return itsNs === ns && names.includes(name) ? (name as KeyName) : undefined
+}
+
+/** What the key of a queue says. */
+export interface QueueKeyParts {
+  key: string
+  queue: string
+  what: string
+  /** Of the lane or lease, for keys that have one. */
+  name: string | undefined
+}
+
+export function queueKeyParts(ns: string, key: string): QueueKeyParts | undefined {
+  const [, itsNs, queue, what, name] = /^([^:]+):\{queue\.([^}]+)\}:(\w+)(?::([\s\S]*))?$/.exec(key) ?? []
+  return itsNs === ns ? { key, queue: queue!, what: what!, name } : undefined
 }

@@ -5,12 +5,13 @@
  *   removed            the table has forgotten it and keeps a mark; then the store is taken away; then the mark goes
  *
  * Who dies after the table leaves nothing undone: a router that meets no store makes it, any accept brings the revision along,
- * and a mark that has stood too long is finished by whoever meets it. The store is never first: one that was left behind by a
- * creator that died would hide its seqs from the next subscription of that name.
+ * and a mark is finished by whoever meets it. The store is never first: one that was left behind by a
+ * creator that died would hide its seqs from the next subscription of that name. Whoever has made a store looks into the table
+ * once more: of a subscription that was removed meanwhile it must not stay.
  */
 import { BusbarError, shown } from '../errors.ts'
 import { type Definition, writeDefinition } from './definition.ts'
-import type { PutReply, Removal, RemoveReply } from './scripts.ts'
+import type { PutReply, Removal, RemoveReply, Start } from './scripts.ts'
 import type { RoutedSink, Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
@@ -19,11 +20,12 @@ export type From = 'now' | 'beginning' | number | Date
 
 export interface ChangeContext {
   readonly sinks: Sinks
-  startOf(from: From): Promise<readonly number[]>
-  put(input: { name: string; definition: string; force: boolean; start: readonly number[] }): Promise<PutReply>
+  startsOf(from: From): Promise<readonly Start[]>
+  put(input: { name: string; definition: string; force: boolean; starts: readonly Start[] }): Promise<PutReply>
   remove(name: string): Promise<RemoveReply>
   removed(name: string, mark: string): Promise<unknown>
-  pause(ms: number): Promise<void>
+  /** The revision with which the one of this name was created; undefined when there is none. */
+  bornOf(name: string): Promise<number | undefined>
 }
 
 export interface Put {
@@ -33,9 +35,6 @@ export interface Put {
 
 /** For so long a replaced definition may not come back. */
 export const guardMs = 600_000
-const askAgainMs = 50
-// Whoever removes a store takes bounded steps of some ms each; silent for so long it is dead.
-const abandonedMs = 10_000
 
 export async function putSubscription(
   context: ChangeContext,
@@ -44,41 +43,38 @@ export async function putSubscription(
 ): Promise<Put> {
   const { name, kind, match, options } = definition
   const sink = sinkOf(context.sinks, kind)
-  const start = await context.startOf(from)
+  const starts = await context.startsOf(from)
   for (;;) {
-    const reply = await context.put({ name, definition: writeDefinition(definition), force, start })
+    const reply = await context.put({ name, definition: writeDefinition(definition), force, starts })
     if (reply.kind === 'elsewhere')
       throw BusbarError.of('SUBSCRIPTION_CHANGED_ELSEWHERE', { name: shown(name), minutes: guardMs / 60_000 })
     if (reply.kind === 'removing') {
-      await waitForRemoval(context, name, reply.removal)
+      await finishRemoval(context, name, reply.removal)
       continue
     }
     const { revision, born, seqs } = reply
     const subscription = { name, kind, revision, born, match, options }
     await sink.make(subscription, seqs)
+    // Removed meanwhile: then its store was taken away before it was made.
+    if ((await context.bornOf(name)) !== born) await sink.remove(name, born)
     return { change: reply.kind, subscription }
   }
 }
 
 /** Answers whether there was one. */
 export async function removeSubscription(context: ChangeContext, name: string): Promise<boolean> {
-  for (;;) {
-    const reply = await context.remove(name)
-    if (reply.kind === 'unknown') return false
-    if (reply.kind === 'removed') {
-      await finishRemoval(context, name, reply.removal)
-      return true
-    }
-    await waitForRemoval(context, name, reply.removal)
-  }
+  const reply = await context.remove(name)
+  if (reply.kind === 'unknown') return false
+  await finishRemoval(context, name, reply.removal)
+  return true
 }
 
-async function waitForRemoval(context: ChangeContext, name: string, removal: Removal): Promise<void> {
-  if (removal.ageMs < abandonedMs) await context.pause(askAgainMs)
-  else await finishRemoval(context, name, removal)
-}
-
-async function finishRemoval(context: ChangeContext, name: string, { kind, revision, text }: Removal): Promise<void> {
+/** Whoever meets a mark may finish it, several at once too: a store that was born later stays. */
+export async function finishRemoval(
+  context: Pick<ChangeContext, 'sinks' | 'removed'>,
+  name: string,
+  { kind, revision, text }: Removal,
+): Promise<void> {
   await sinkOf(context.sinks, kind).remove(name, revision)
   await context.removed(name, text)
 }

@@ -11,7 +11,8 @@
 --
 -- Replies {'committed', revision, {word, word of each place…}…}, a list for each partition: 'done', or 'stale' when the epoch is
 --           not the stored one; then nothing of it was written. Of a place: 'done', 'outdated' when the subscription has
---           another revision, 'gone' when there is none; then it stays as it is
+--           another revision, 'gone' when there is none, 'early' when main was further already than who joins; then it
+--           stays as it is
 --
 -- One step: whoever falls behind has a place of its own by the time main moves on, and whoever joins is not below main.
 
@@ -24,7 +25,8 @@ local function place(partition, main, name, revision, act, seq)
   if string.match(definition, '^%d+') ~= revision then return 'outdated' end
   local before = redis.call('HGET', own, field)
   if act == 'join' then
-    if before and tonumber(seq) >= main then redis.call('HDEL', own, field) end
+    if tonumber(seq) < main then return 'early' end
+    redis.call('HDEL', own, field)
   elseif not before or tonumber(string.match(before, '^%d+')) < tonumber(seq) then
     redis.call('HSET', own, field, seq .. ' ' .. revision)
   end

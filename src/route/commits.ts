@@ -46,6 +46,11 @@ export class RouteCommits {
     return this.#send()
   }
 
+  /** Resolves when no call is in flight. */
+  async quiet(): Promise<void> {
+    await this.#sending
+  }
+
   end(): void {
     this.#due.clear()
     this.#timer?.cancel()

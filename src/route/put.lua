@@ -14,16 +14,17 @@
 -- ARGV[4] definition  canonical JSON
 -- ARGV[5] force       'force': also a definition that was replaced a short while ago
 -- ARGV[6] guard       ms for which a replaced definition may not come back
--- ARGV[7…] start      of a new one, for each partition: the seq above which its events lie
+-- ARGV[7…] starts     for each partition: the seq above which the events of a new one lie, and the partition's last
 --
 -- Replies {'created', revision, born, seq…}  the seqs: where it is, for each partition
 --         {'changed', revision, born, seq…}
 --         {'same', revision, born, seq…}     the definition is equal: nothing was written
 --         {'elsewhere'}                      the definition was replaced a short while ago: nothing was written
---         {'removing', mark, age ms}         the store of this name is still being taken away: nothing was written
+--         {'removing', mark}                 the store of this name is still being taken away: nothing was written
 --
 -- A revision is never given twice, also not after a removal or a rollback: it is the server's clock, or one more than the last.
--- A changed subscription reads on by itself from where it is, so no router that knows only the old definition moves it.
+-- A changed subscription reads on by itself from where it is, so no router that knows only the old definition moves it. One whose
+-- definition matches nothing is nowhere: nobody reads for it, and when that changes it begins with what comes next.
 
 local group, subscriptions, changes, own, cursors = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local replaced, removing = KEYS[6], KEYS[7]
@@ -39,22 +40,24 @@ end
 local now_ms = math.floor(now / 1000)
 
 local mark = redis.call('HGET', removing, name)
-if mark then return {'removing', mark, math.max(0, now_ms - tonumber(string.match(mark, '^%d+ (%d+)')))} end
+if mark then return {'removing', mark} end
 
 local stored = redis.call('HGET', subscriptions, name)
 local revision, born, before
 if stored then revision, born, before = string.match(stored, '^(%d+) (%d+) (.*)$') end
 
+local function matches_nothing(text) return cjson.decode(text).match == cjson.null end
+
 -- Where it is in each partition: by itself, or with main, or, where it is new, at its start.
-local seqs = {}
-for i = first_start, #ARGV do
-  local partition = i - first_start
+local seqs, was_nowhere = {}, stored and matches_nothing(before)
+for i = first_start, #ARGV, 2 do
+  local at, last = ARGV[i], ARGV[i + 1]
   if stored then
-    local at = redis.call('HGET', own, partition .. ' ' .. name)
-    seqs[#seqs + 1] = at and string.match(at, '^%d+') or redis.call('HGET', cursors, partition) or '0'
-  else
-    seqs[#seqs + 1] = ARGV[i]
+    at = redis.call('HGET', own, #seqs .. ' ' .. name) or redis.call('HGET', cursors, #seqs) or '0'
+    at = string.match(at, '^%d+')
+    if was_nowhere and tonumber(at) < tonumber(last) then at = last end
   end
+  seqs[#seqs + 1] = at
 end
 
 local function with_seqs(reply)
@@ -81,7 +84,11 @@ if stored then
 end
 redis.call('HSET', subscriptions, name, revision .. ' ' .. born .. ' ' .. definition)
 redis.call('ZADD', changes, revision, name)
-for i = 1, #seqs do redis.call('HSET', own, (i - 1) .. ' ' .. name, seqs[i] .. ' ' .. revision) end
+local is_nowhere = matches_nothing(definition)
+for i = 1, #seqs do
+  local field = (i - 1) .. ' ' .. name
+  if is_nowhere then redis.call('HDEL', own, field) else redis.call('HSET', own, field, seqs[i] .. ' ' .. revision) end
+end
 redis.call('HSET', group, 'revision', revision)
 redis.call('PUBLISH', wake, '*')
 return with_seqs(stored and {'changed', revision, born} or {'created', revision, born})

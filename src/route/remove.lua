@@ -14,7 +14,7 @@
 -- ARGV[5] most        removals to remember
 --
 -- Replies {'removed', mark}
---         {'removing', mark, age ms}  it was removed already, and its store is still being taken away
+--         {'removing', mark}  it was removed already, and its store is still being taken away
 --         {'unknown'}
 --
 -- A router that has not loaded the table since a removal that is forgotten loads all of it.
@@ -30,7 +30,7 @@ end
 local now_ms = math.floor(now / 1000)
 
 local mark = redis.call('HGET', removing, name)
-if mark then return {'removing', mark, math.max(0, now_ms - tonumber(string.match(mark, '^%d+ (%d+)')))} end
+if mark then return {'removing', mark} end
 local stored = redis.call('HGET', subscriptions, name)
 if not stored then return {'unknown'} end
 

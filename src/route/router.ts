@@ -17,9 +17,9 @@ import { type RouteKeys, routeGroup, routeKeys } from '../redis/keys.ts'
 import { runScript } from '../redis/script.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
-import type { RouteLog } from './routed-partition.ts'
+import type { RouteLog } from './ports.ts'
 import { Routing } from './routing.ts'
-import { commitScript, tableScript } from './scripts.ts'
+import { commitScript, type Loaded, type Removal, tableScript } from './scripts.ts'
 import type { Sinks } from './stores.ts'
 
 export interface RouterOptions extends LoopContext {
@@ -29,7 +29,7 @@ export interface RouterOptions extends LoopContext {
   groupTiming: GroupTiming
   sinks: Sinks
   /** A removal that another process has not finished. */
-  finishRemoval(name: string): Promise<void>
+  finishRemoval(name: string, removal: Removal): Promise<void>
 }
 
 export interface RouterGround {
@@ -58,7 +58,9 @@ export class Router implements Keeper {
   /** Holds are moved lazily; without subscriptions, and without a removal to finish, there is nothing to do. */
   #chores: Loop | undefined
   #closed = false
-  #removing: readonly string[] = []
+  /** Removals that were under way at the last load, and those that already were a while before. */
+  #removing: Loaded['removing'] = new Map()
+  #lingering: Loaded['removing'] = new Map()
 
   constructor(options: RouterOptions) {
     this.#options = options
@@ -80,12 +82,13 @@ export class Router implements Keeper {
     await member.start()
   }
 
-  /** Whether everything up to these seqs is in the stores, as far as it is this process's. */
-  isIdleUpTo(lasts: readonly number[]): boolean {
-    if (!this.#running) return true
-    const { routing } = this.#running
-    if (routing.table.size === 0) return true
-    return [...routing.runs.values()].every((run) => run.isIdle && run.main >= lasts[run.partition]!)
+  /** Whether everything up to these seqs is in the stores, as far as it is this process's. Asks for the newest table first. */
+  async isIdleUpTo(lasts: readonly number[]): Promise<boolean> {
+    if (!this.#running || this.#closed) return true
+    const { routing, member } = this.#running
+    await routing.load()
+    const isThrough = (partition: number, main: number) => routing.table.wanting === 0 || main >= lasts[partition]!
+    return member.isSure && [...routing.runs.values()].every((run) => run.isIdle && isThrough(run.partition, run.main))
   }
 
   async close(deadlineMs: number): Promise<void> {
@@ -174,12 +177,17 @@ export class Router implements Keeper {
   async #doChores(): Promise<{ againInMs: number }> {
     const { routing } = this.#running!
     for (const run of routing.runs.values()) await run.moveHold()
-    // One of them is enough.
-    if (this.#removing.length > 0 && routing.runs.has(0)) {
-      for (const name of this.#removing) await this.#options.finishRemoval(name)
-      await routing.load()
-    }
+    await this.#finishRemovals(routing)
     return { againInMs: choresMs }
+  }
+
+  /** What is still under way at the next look is left by a process that died. One of the routers is enough. */
+  async #finishRemovals(routing: Routing): Promise<void> {
+    if (this.#removing.size === 0 || !routing.runs.has(0)) return
+    await routing.load()
+    for (const [name, removal] of this.#removing)
+      if (this.#lingering.get(name)?.text === removal.text) await this.#options.finishRemoval(name, removal)
+    this.#lingering = this.#removing
   }
 }
 

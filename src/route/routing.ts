@@ -7,7 +7,8 @@
 import type { Clock } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
 import { RouteCommits } from './commits.ts'
-import { RoutedPartition, type RouteLog } from './routed-partition.ts'
+import type { RouteLog } from './ports.ts'
+import { RoutedPartition } from './routed-partition.ts'
 import type { Committed, Loaded, SaidRoute } from './scripts.ts'
 import { type Sinks, Stores } from './stores.ts'
 import { RouteTable } from './table.ts'
@@ -104,6 +105,8 @@ export class Routing {
   async #loadNow(): Promise<Loaded> {
     const beginning = this.#toBegin
     this.#toBegin = new Set()
+    // What it said before it began again would otherwise be written after it was told where everyone is.
+    if (beginning.size > 0) await this.#commits.quiet()
     const loaded = await this.#context.load(this.table.version)
     const changed = this.table.take(loaded)
     for (const run of this.#runs.values()) {

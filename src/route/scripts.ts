@@ -15,14 +15,19 @@ interface PutInput {
   definition: string
   force: boolean
   guardMs: number
-  start: readonly number[]
+  starts: readonly Start[]
+}
+
+/** Of a partition: where a new subscription begins, and how far the log reaches. */
+export interface Start {
+  at: number
+  last: number
 }
 
 /** A store that is being taken away; `text` as it is stored. */
 export interface Removal {
   revision: number
   kind: string
-  ageMs: number
   text: string
 }
 
@@ -31,7 +36,7 @@ export type PutReply =
   | { kind: 'elsewhere' }
   | { kind: 'removing'; removal: Removal }
 
-type RawRemoving = ['removing', mark: string, ageMs: number]
+type RawRemoving = ['removing', mark: string]
 type RawPut = ['created' | 'changed' | 'same', ...string[]] | ['elsewhere'] | RawRemoving
 
 export const putScript = defineScript({
@@ -45,27 +50,27 @@ export const putScript = defineScript({
     keys.replaced,
     keys.removing,
   ],
-  args: ({ keys, nowUs, name, definition, force, guardMs, start }) => [
+  args: ({ keys, nowUs, name, definition, force, guardMs, starts }) => [
     nowUs ?? '',
     keys.groupWake,
     name,
     definition,
     force ? 'force' : '',
     guardMs,
-    ...start,
+    ...starts.flatMap(({ at, last }) => [at, last]),
   ],
   reply: (raw: RawPut): PutReply => {
     if (raw[0] === 'elsewhere') return { kind: raw[0] }
-    if (raw[0] === 'removing') return { kind: raw[0], removal: readRemoval(raw[1], raw[2]) }
+    if (raw[0] === 'removing') return { kind: raw[0], removal: readRemoval(raw[1]) }
     const [kind, ...numbers] = raw
     const [revision, born, ...seqs] = numbers.map(Number)
     return { kind, revision: revision!, born: born!, seqs }
   },
 })
 
-function readRemoval(text: string, ageMs: number): Removal {
+function readRemoval(text: string): Removal {
   const [revision, , kind] = text.split(' ')
-  return { revision: Number(revision), kind: kind!, ageMs, text }
+  return { revision: Number(revision), kind: kind!, text }
 }
 
 interface RemoveInput {
@@ -89,7 +94,7 @@ export const removeScript = defineScript({
   ],
   args: ({ keys, nowUs, name, partitions }) => [nowUs ?? '', keys.groupWake, name, partitions, maxRemovals],
   reply: (raw: ['removed', mark: string] | RawRemoving | ['unknown']): RemoveReply =>
-    raw[0] === 'unknown' ? { kind: raw[0] } : { kind: raw[0], removal: readRemoval(raw[1], raw[2] ?? 0) },
+    raw[0] === 'unknown' ? { kind: raw[0] } : { kind: raw[0], removal: readRemoval(raw[1]) },
 })
 
 export const removedScript = defineScript({
@@ -116,8 +121,8 @@ export interface Loaded {
   mains: ReadonlyMap<number, number>
   /** By "<partition> <name>". */
   own: ReadonlyMap<string, OwnPlace>
-  /** Names whose stores are being taken away. */
-  removing: readonly string[]
+  /** By name: stores that are being taken away. */
+  removing: ReadonlyMap<string, Removal>
 }
 
 type Pairs = readonly string[]
@@ -151,7 +156,7 @@ export const tableScript = defineScript({
     ),
     mains: new Map([...pairs(cursors)].map(([partition, seq]) => [Number(partition), Number(seq)])),
     own: new Map([...pairs(own)].map(([field, text]) => [field, readOwn(text)])),
-    removing: [...pairs(removing)].map(([name]) => name),
+    removing: new Map([...pairs(removing)].map(([name, text]) => [name, readRemoval(text)])),
   }),
 })
 
@@ -176,7 +181,7 @@ export interface Committed {
   /** The highest revision there is. */
   version: number
   /** For each partition: a word for it, and one for each place. */
-  words: readonly (readonly ('done' | 'stale' | 'outdated' | 'gone')[])[]
+  words: readonly (readonly ('done' | 'stale' | 'outdated' | 'gone' | 'early')[])[]
 }
 
 export const commitScript = defineScript({
@@ -199,5 +204,40 @@ export const commitScript = defineScript({
   reply: ([, version, ...words]: ['committed', string, ...Committed['words']]): Committed => ({
     version: Number(version),
     words,
+  }),
+})
+
+interface FsckInput {
+  keys: RouteKeys
+  /** Pieces, about. */
+  most: number
+  what: string
+  from: string
+}
+
+export interface FsckSeen {
+  /** The highest revision. */
+  highest: number
+  /** Where to go on; '' at the end. */
+  next: string
+  rows: readonly (readonly string[])[]
+}
+
+export const fsckScript = defineScript({
+  file: new URL('./fsck.lua', import.meta.url),
+  keys: ({ keys }: FsckInput) => [
+    keys.group,
+    keys.subscriptions,
+    keys.changes,
+    keys.own,
+    keys.cursors,
+    keys.removing,
+    keys.replaced,
+  ],
+  args: ({ most, what, from }) => [most, what, from],
+  reply: ([, revision, [next, ...rows]]: ['seen', string, [string, ...string[][]]]): FsckSeen => ({
+    highest: Number(revision),
+    next,
+    rows,
   }),
 })

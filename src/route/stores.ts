@@ -20,14 +20,20 @@ export interface Call {
   readonly over: Promise<void>
 }
 
+interface Answer {
+  name: string
+  at: number
+}
+
 const patienceMs = 1_000
 const lookAgainMs = 100
 
 export class Stores {
   readonly #sinks: Sinks
   readonly #clock: Clock
-  /** When each store answered last. */
-  readonly #heardAt = new Map<string, number>()
+  /** The last answer, and the last one of another store than that. */
+  #latest: Answer | undefined
+  #latestOther: Answer | undefined
 
   constructor(sinks: Sinks, clock: Clock) {
     this.#sinks = sinks
@@ -47,6 +53,11 @@ export class Stores {
 
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
     await this.#sinkOf(subscription.kind).make(subscription, applied)
+  }
+
+  /** Takes away the store of a subscription that there is not any more; one of a later subscription stays. */
+  async remove({ kind, name, born }: Subscription): Promise<void> {
+    await this.#sinkOf(kind).remove(name, born)
   }
 
   /** Resolves when all have an outcome, or when those without one are left to themselves. */
@@ -92,7 +103,7 @@ export class Stores {
       over: answer.then(
         (accepted) => {
           call.outcome = accepted
-          this.#heardAt.set(subscription.name, this.#clock.monotonicMs())
+          this.#heard({ name: subscription.name, at: this.#clock.monotonicMs() })
         },
         (error) => {
           call.outcome = { problem: String(error) }
@@ -103,7 +114,12 @@ export class Stores {
   }
 
   #othersAnswered({ subscription, sentAt }: Call): boolean {
-    for (const [name, at] of this.#heardAt) if (name !== subscription.name && at >= sentAt) return true
-    return false
+    const other = this.#latest?.name === subscription.name ? this.#latestOther : this.#latest
+    return other !== undefined && other.at >= sentAt
+  }
+
+  #heard(answer: Answer): void {
+    if (this.#latest?.name !== answer.name) this.#latestOther = this.#latest
+    this.#latest = answer
   }
 }

@@ -12,9 +12,17 @@ import { routeKeys } from '../redis/keys.ts'
 import { runScript } from '../redis/script.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
-import { type ChangeContext, type From, guardMs, type Put, putSubscription, removeSubscription } from './change.ts'
+import {
+  type ChangeContext,
+  type From,
+  finishRemoval,
+  guardMs,
+  type Put,
+  putSubscription,
+  removeSubscription,
+} from './change.ts'
 import { type Definition, readSubscription } from './definition.ts'
-import { putScript, removedScript, removeScript } from './scripts.ts'
+import { putScript, type Removal, removedScript, removeScript, type Start } from './scripts.ts'
 import type { Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
@@ -53,8 +61,6 @@ export interface SubscriptionsOptions {
   source: LogSource
   sinks: Sinks
   clock: Clock
-  /** Time as the network has it, also where a test stops the clock. */
-  network: Clock
   telemetry: Telemetry
 }
 
@@ -94,11 +100,9 @@ export class Subscriptions implements SubscriptionsView {
     this.#options.telemetry.emit('subscription.changed', { name, change: 'removed' })
   }
 
-  /** Finishes what another process has begun: its mark has stood too long. */
-  async finishRemoval(name: string): Promise<void> {
-    await removeSubscription({ ...this.#context(), pause: () => Promise.reject(stillGoingOn) }, name).catch((error) => {
-      if (error !== stillGoingOn) throw error
-    })
+  /** Finishes what another process has begun. */
+  async finishRemoval(name: string, removal: Removal): Promise<void> {
+    await finishRemoval(this.#context(), name, removal)
   }
 
   async #matchOf(subscription: Subscription, tenant: string, type: string): Promise<MatchFacts> {
@@ -134,11 +138,11 @@ export class Subscriptions implements SubscriptionsView {
   }
 
   #context(): ChangeContext {
-    const { sinks, clock, network } = this.#options
+    const { sinks, clock } = this.#options
     const nowUs = () => clock.serverUs?.()
     return {
       sinks,
-      startOf: (from) => this.#read((redis, namespace) => startOf(redis, namespace, from)),
+      startsOf: (from) => this.#read((redis, namespace) => startsOf(redis, namespace, from)),
       put: (input) =>
         this.#read((redis, namespace) =>
           runScript(redis, putScript, { ...input, keys: routeKeys(namespace.name), nowUs: nowUs(), guardMs }),
@@ -154,7 +158,10 @@ export class Subscriptions implements SubscriptionsView {
         this.#read((redis, namespace) =>
           runScript(redis, removedScript, { keys: routeKeys(namespace.name), name, mark }),
         ),
-      pause: (ms) => new Promise((resolve) => network.after(ms, resolve)),
+      bornOf: async (name) => {
+        const stored = await this.#read((redis, ns) => redis.hget(routeKeys(ns.name).subscriptions, name))
+        return stored === null ? undefined : readSubscription(name, stored).born
+      },
     }
   }
 }
@@ -173,8 +180,6 @@ function checkParameter(check: (value: unknown) => string, given: string): void 
   }
 }
 
-const stillGoingOn = new Error('still going on')
-
 const changed = ({ change }: Put) => ({ change })
 
 const factsOf = ({ name, kind, match, options, revision }: Subscription): SubscriptionFacts => ({
@@ -182,10 +187,8 @@ const factsOf = ({ name, kind, match, options, revision }: Subscription): Subscr
   ...{ options, revision },
 })
 
-async function startOf(redis: Redis, namespace: Namespace, from: From): Promise<number[]> {
+async function startsOf(redis: Redis, namespace: Namespace, from: From): Promise<Start[]> {
+  const above = from === 'now' ? Number.POSITIVE_INFINITY : from === 'beginning' ? 0 : seqBefore(from)
   const lasts = await readLasts(redis, namespace)
-  if (from === 'now') return lasts
-  if (from === 'beginning') return lasts.map(() => 0)
-  const seq = seqBefore(from)
-  return lasts.map((last) => Math.min(last, seq))
+  return lasts.map((last) => ({ at: Math.min(last, above), last }))
 }

@@ -18,8 +18,9 @@ export class RouteTable {
     return this.#version
   }
 
-  get size(): number {
-    return this.#rows.size
+  /** How many want anything at all. */
+  get wanting(): number {
+    return this.#patterns.size
   }
 
   get(name: string): Subscription | undefined {

@@ -1,6 +1,6 @@
 /**
- * What a running bus does beside publishing: it leads or follows, runs its tasks and, as the leader, fires schedules
- * and appends delayed events.
+ * What a running bus does beside publishing: it leads or follows, runs its tasks and, as the leader, fires schedules,
+ * appends delayed events and does what other parts of the bus have for a leader to do.
  *
  *   made       declarations gather
  *   running    member of the group `workers`
@@ -17,7 +17,7 @@ import { serverMs } from '../redis/server-time.ts'
 import type { Clock } from '../runtime/clock.ts'
 import type { Loop, LoopContext } from '../runtime/loop.ts'
 import { type AppendContext, appendDuty } from './append.ts'
-import { startDuty } from './duty.ts'
+import { type Duty, startDuty } from './duty.ts'
 import { type FireContext, fireDuty } from './fire.ts'
 import { Schedules } from './schedules.ts'
 import { leastStopMs, Tasks } from './tasks.ts'
@@ -34,6 +34,8 @@ export interface WorkerOptions extends LoopContext {
   groupTiming: GroupTiming
   source: LogSource
   publishing: Publishing
+  /** What else the leader looks after, by name. */
+  duties: Readonly<Record<string, (ground: WorkerGround) => Duty>>
 }
 
 export interface WorkerGround {
@@ -129,6 +131,8 @@ export class Worker {
       saw: (partition, seq) => publishing.saw(partition, seq),
       liveChannelPrefix: publishing.liveChannelPrefix,
     })
-    return [startDuty(dutyContext, 'leader.schedules', firing), startDuty(dutyContext, 'leader.delayed', appending)]
+    const others = Object.entries(this.#options.duties).map(([name, dutyOn]) => [name, dutyOn(ground)] as const)
+    const all = [['leader.schedules', firing], ['leader.delayed', appending], ...others] as const
+    return all.map(([name, duty]) => startDuty(dutyContext, name, duty))
   }
 }

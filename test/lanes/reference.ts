@@ -124,13 +124,15 @@ export class ReferenceStore {
   #bringBack(): void {
     const lapsed = [...this.leases].filter(([, { ends }]) => ends <= this.now)
     lapsed.sort(([a, { ends: aEnds }], [b, { ends: bEnds }]) => aEnds - bEnds || (a < b ? -1 : 1))
+    const back: Work[] = []
     for (const [token, { items, claimed }] of lapsed.slice(0, sweepMost)) {
       this.leases.delete(token)
       const after = oldestFirst([...items.values()]).map((work) => this.#tried(work, claimed))
       this.#touch(...after.map(({ lane }) => lane))
       for (const work of after.filter(this.#givesUp)) this.#bury(work, 'lapsed')
-      this.#putBack(after.filter((work) => !this.#givesUp(work)))
+      back.push(...after.filter((work) => !this.#givesUp(work)))
     }
+    this.#putBack(back)
     const due = [...this.later].filter(([, one]) => one.due <= this.now)
     due.sort(([a, { due: aDue }], [b, { due: bDue }]) => aDue - bDue || (a < b ? -1 : 1))
     for (const [id, { work }] of due) {

@@ -1,6 +1,7 @@
 /** A store of its own for one test, and all that is in it. */
 import { onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
+import { type LaneRecord, readRecord, waitingIn } from '../../src/lanes/record.ts'
 import { makeScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -9,8 +10,15 @@ import type { ReferenceStore, Work } from './reference.ts'
 
 export type TestStore = Awaited<ReturnType<typeof testStore>>
 
-export async function testStore({ attempts = 3, partitions = 2 } = {}) {
-  const redis = plainRedis()
+export interface TestStoreOptions {
+  attempts?: number
+  partitions?: number
+  /** Of another server than the one that all tests share. */
+  url?: string
+}
+
+export async function testStore({ attempts = 3, partitions = 2, url }: TestStoreOptions = {}) {
+  const redis = plainRedis(url)
   const namespace = freshNamespace()
   const keys = queueKeys(namespace, 'mail')
   onTestFinished(async () => {
@@ -42,18 +50,7 @@ export const workOf = (text: string): Work => {
   return { id, lane, expires: expiresMs, priority, enqueued: enqueuedMs, attempts, first: firstClaimedMs }
 }
 
-/** waiting, bytes, ranked, later, held, dead, entered, left, not before, credit: as store.part.lua packs them. */
-export function readRecord(record: Buffer) {
-  let at = 0
-  const next = (bytes: number) => {
-    const value = record.readUIntBE(at, bytes)
-    at += bytes
-    return value
-  }
-  const [waiting, bytes, ranked, later, held, dead] = [next(4), next(6), next(4), next(4), next(4), next(4)]
-  const [entered, left, notBefore, credit] = [next(6), next(6), next(6), next(4)]
-  return { waiting, bytes, ranked, later, held, dead, entered, left, notBefore, credit }
-}
+const factsOf = ({ head: _, tail: __, ...record }: LaneRecord, waiting: number) => ({ ...record, waiting })
 
 const pairs = (flat: readonly string[]): [string, string][] =>
   Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i]!, flat[2 * i + 1]!])
@@ -64,7 +61,9 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
   const waiting: Record<string, Work[]> = {}
   for (const lane of Object.keys(records)) {
     const high = await redis.zrangebyscore(keys.rankedPrefix + lane, '-inf', '(0')
-    const plain = await redis.lrange(keys.lanePrefix + lane, '0', '-1')
+    const { head, tail } = readRecord(records[lane]!)
+    const places = Array.from({ length: tail - head }, (_, i) => `${lane} ${head + i}`)
+    const plain = (places.length > 0 ? await redis.hmget(keys.waiting, ...places) : []) as string[]
     const low = await redis.zrangebyscore(keys.rankedPrefix + lane, '(0', '+inf')
     const works = [...high, ...plain, ...low].map(workOf)
     if (works.length > 0) waiting[lane] = works
@@ -78,7 +77,14 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
   const dead = await redis.hgetall(keys.dead)
   return {
     line: await redis.zrange(keys.turns, '0', '-1'),
-    records: Object.fromEntries(Object.entries(records).map(([lane, record]) => [lane, readRecord(record)])),
+    records: Object.fromEntries(
+      Object.entries(records).map(([lane, record]) => [
+        lane,
+        factsOf(readRecord(record), waitingIn(readRecord(record))),
+      ]),
+    ),
+    /** Places in use; each belongs to a lane, between its head and its tail. */
+    places: await redis.hlen(keys.waiting),
     waiting,
     leases,
     later: Object.fromEntries(later.map(([id, due]) => [id, Number(due)])),

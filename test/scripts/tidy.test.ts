@@ -1,8 +1,24 @@
 /** The rules for scripts and keys: headers say what the code uses, declarations pass what headers say, docs list it all. */
 import { readdirSync, readFileSync } from 'node:fs'
-import { join, relative, resolve } from 'node:path'
+import { dirname, join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
+import {
+  acceptScript,
+  claimScript,
+  enterScript,
+  extendScript,
+  discardScript as laneDiscardScript,
+  fsckScript as laneFsckScript,
+  redriveScript as laneRedriveScript,
+  removeScript as laneRemoveScript,
+  settleScript as laneSettleScript,
+  makeScript,
+  pauseScript,
+  peekScript,
+  renewScript,
+  sendScript,
+} from '../../src/lanes/scripts.ts'
 import { countScript } from '../../src/log/count.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
@@ -19,6 +35,7 @@ import {
   partitionKeys,
   processorKeys,
   processorsKey,
+  queueKeys,
   routeKeys,
   topicWakeChannel,
   workersKeys,
@@ -28,6 +45,7 @@ import {
   putScript,
   removedScript,
   removeScript,
+  fsckScript as routeFsckScript,
   tableScript,
 } from '../../src/route/scripts.ts'
 import {
@@ -65,6 +83,11 @@ const beat = {
 const stream = processorKeys('ns', 'p')
 const cursors = new Map([[0, 1]])
 
+const lanes = { keys: queueKeys('ns', 'q') }
+const sent = { id: 'i', lane: 'l', delayMs: 0, ttlMs: 0, priority: 0, once: '', fingerprint: 'f', envelope: '{}' }
+const settlements = [{ token: 't', id: 'i', outcome: { kind: 'ack' as const } }]
+const lease = { leaseMs: 1, worker: 'w', start: 's' }
+
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
   'src/publish/publish.lua': call(publishScript, flush),
@@ -95,10 +118,11 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/tasks/fired.lua': call(firedScript, { keys: workersKeys('ns'), name: 's', definition: '{}', firedMs: 1 }),
   'src/route/put.lua': call(putScript, {
     ...{ keys: routeKeys('ns'), name: 's', definition: '{}', force: false },
-    ...{ guardMs: 1, start: [0] },
+    ...{ guardMs: 1, starts: [{ at: 0, last: 0 }] },
   }),
   'src/route/remove.lua': call(removeScript, { keys: routeKeys('ns'), name: 's', partitions: 1 }),
   'src/route/removed.lua': call(removedScript, { keys: routeKeys('ns'), name: 's', mark: '1 1 queue' }),
+  'src/route/fsck.lua': call(routeFsckScript, { keys: routeKeys('ns'), most: 1, what: 'own', from: '0' }),
   'src/route/table.lua': call(tableScript, { keys: routeKeys('ns'), known: 0 }),
   'src/route/commit.lua': call(commitRouteScript, {
     keys: routeKeys('ns'),
@@ -122,6 +146,26 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     letters: [{ id: '0-1', event: 'e' }],
   }),
   'src/sinks/stream/discard.lua': call(discardScript, { keys: stream, scope: 'letters', which: ['0-1'] }),
+  'src/lanes/make.lua': call(makeScript, {
+    ...{ ...lanes, revision: 1, born: 1, attempts: 1, applied: [0] },
+    weights: { l: 2 },
+  }),
+  'src/lanes/accept.lua': call(acceptScript, {
+    ...{ ...lanes, revision: 1, born: 1, partition: 0, first: 1, last: 1 },
+    groups: [{ lane: 'l', items: ['i'] }],
+  }),
+  'src/lanes/send.lua': call(sendScript, { ...lanes, process: 'p', n: 1, items: [sent] }),
+  'src/lanes/claim.lua': call(claimScript, { ...lanes, ...lease, token: 't', n: 1 }),
+  'src/lanes/settle.lua': call(laneSettleScript, { ...lanes, settlements }),
+  'src/lanes/renew.lua': call(renewScript, { ...lanes, leaseMs: 1, tokens: ['t'] }),
+  'src/lanes/extend.lua': call(extendScript, { ...lanes, token: 't', id: 'i', forMs: 1, ownToken: 'o' }),
+  'src/lanes/enter.lua': call(enterScript, { ...lanes, act: 'enter', worker: 'w', start: 's' }),
+  'src/lanes/pause.lua': call(pauseScript, { ...lanes, act: 'pause' }),
+  'src/lanes/peek.lua': call(peekScript, { ...lanes, n: 1 }),
+  'src/lanes/redrive.lua': call(laneRedriveScript, { ...lanes, ids: ['i'] }),
+  'src/lanes/discard.lua': call(laneDiscardScript, { ...lanes, ids: ['i'] }),
+  'src/lanes/fsck.lua': call(laneFsckScript, { ...lanes, most: 1, asks: [{ what: 'lanes', from: '0', name: '' }] }),
+  'src/lanes/remove.lua': call(laneRemoveScript, { ...lanes, revision: 1 }),
 }
 
 function call<Input>(
@@ -139,10 +183,32 @@ interface Slot {
 }
 
 /** The comment block at the top, and the code below it. */
-function split(path: string): { flags: string; header: string; body: string } {
-  const [flags = '', ...lines] = read(path).split('\n')
+function halves(text: string): { header: string; body: string } {
+  const lines = text.split('\n')
   const end = lines.findIndex((line) => !line.startsWith('--'))
-  return { flags, header: lines.slice(0, end).join('\n'), body: lines.slice(end).join('\n') }
+  return { header: lines.slice(0, end).join('\n'), body: lines.slice(end).join('\n') }
+}
+
+const allLua = filesIn('src', '.lua')
+const isPart = (path: string): boolean => path.endsWith('.part.lua')
+const scripts = allLua.filter((path) => !isPart(path))
+/** What the loader joined to it, in the order in which it did. */
+function partsOf(path: string): string[] {
+  const source = declared[path]?.source ?? ''
+  const parts = allLua.filter((part) => isPart(part) && dirname(part) === dirname(path) && source.includes(read(part)))
+  return parts.sort((a, b) => source.indexOf(read(a)) - source.indexOf(read(b)))
+}
+
+/** The whole of a script: its first line, then the parts that it is joined from, then its own. */
+function split(path: string): { flags: string; header: string; body: string } {
+  const text = read(path)
+  const end = text.indexOf('\n')
+  const pieces = [...partsOf(path).map(read), text.slice(end + 1)].map(halves)
+  return {
+    flags: text.slice(0, end),
+    header: pieces.map(({ header }) => header).join('\n'),
+    body: pieces.map(({ body }) => body).join('\n'),
+  }
 }
 
 const documented = (header: string, list: 'KEYS' | 'ARGV'): Slot[] =>
@@ -162,7 +228,7 @@ function used(body: string, list: 'KEYS' | 'ARGV', slots: readonly Slot[]): numb
   return [...new Set(found)].sort((a, b) => a - b)
 }
 
-const scripts = filesIn('src', '.lua')
+const mayBeRefused = ['src/publish/publish.lua', 'src/publish/delay.lua', 'src/lanes/send.lua', 'src/lanes/make.lua']
 
 describe.each(scripts)('%s', (path) => {
   const { flags, header, body } = split(path)
@@ -192,7 +258,8 @@ describe.each(scripts)('%s', (path) => {
   test('is declared with as many keys and arguments as it documents', () => {
     const declaration = declared[path]
     expect(declaration, `${path} in the table of this test`).toBeDefined()
-    expect(declaration!.source).toBe(read(path))
+    const [flagged = '', ...rest] = read(path).split(/(?<=^.*\n)/)
+    expect(declaration!.source).toBe([flagged, ...partsOf(path).map(read), ...rest].join(''))
     expect(declaration!.keys).toHaveLength(documented(header, 'KEYS').length)
     const args = documented(header, 'ARGV')
     if (args.at(-1)?.open) expect(declaration!.args.length).toBeGreaterThanOrEqual(args.length)
@@ -204,10 +271,16 @@ describe.each(scripts)('%s', (path) => {
     expect(new Set(tags).size).toBe(1)
   })
 
-  test('may run without memory, unless it publishes', () => {
+  test('may run without memory, unless it takes something new in', () => {
     expect(flags).toMatch(/^#!lua( flags=[a-z,-]+)?$/)
-    expect(flags.includes('allow-oom')).toBe(!['src/publish/publish.lua', 'src/publish/delay.lua'].includes(path))
+    expect(flags.includes('allow-oom')).toBe(!mayBeRefused.includes(path))
   })
+})
+
+test('every part is joined into some script, and has no flags of its own', () => {
+  const joined = new Set(scripts.flatMap(partsOf))
+  expect(allLua.filter(isPart).filter((part) => !joined.has(part))).toEqual([])
+  for (const part of joined) expect(read(part)).not.toContain('#!')
 })
 
 test('every script is declared once, beside it', () => {
@@ -221,37 +294,47 @@ test('every script is declared once, beside it', () => {
 
 describe('keys', () => {
   const spelled = partitionKeys('<ns>', '<tag>')
-  const spelling: Record<string, string> = {
+  const ofProcessor = processorKeys('<ns>', '<processor>')
+  const ofQueue = queueKeys('<ns>', '<queue>')
+  const spelling: Record<string, string | readonly string[]> = {
     ...spelled,
-    ...processorKeys('<ns>', '<processor>'),
+    ...ofQueue,
+    ...ofProcessor,
     ...workersKeys('<ns>'),
     ...routeKeys('<ns>'),
     ...groupKeys('<ns>', '<group>'),
     namespace: namespaceKey('<ns>'),
     processors: processorsKey('<ns>'),
-    shelf: `${processorKeys('<ns>', '<processor>').shelfPrefix}<sha1>`,
+    dead: [ofProcessor.dead, ofQueue.dead],
+    deadOrder: [ofProcessor.deadOrder, ofQueue.deadOrder],
+    shelf: `${ofProcessor.shelfPrefix}<sha1>`,
+    ranked: `${ofQueue.rankedPrefix}<tenant>`,
+    held: `${ofQueue.heldPrefix}<token>`,
     topicWake: topicWakeChannel('<ns>', '<topic>'),
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,
   }
+  const spellings = (name: string): string[] => [spelling[name]!].flat()
 
   test('docs/keys.md lists exactly what src/redis/keys.ts has', () => {
     const rows = [...read('docs/keys.md').matchAll(/^\| `(\w+)` \| `(.+)` \| (\w+) \| (.+) \| (.+) \|$/gm)].map((row) =>
       row.slice(1),
     )
-    expect(rows).toEqual(Object.entries(keyTable).map(([name, row]) => [name, spelling[name], ...row]))
+    expect(rows).toEqual(Object.entries(keyTable).map(([name, row]) => [name, spellings(name).join('`, `'), ...row]))
   })
 
   test('every stored key is recognised by its name, and nothing else', () => {
     const recognise = keyRecogniser('<ns>', [spelled])
     for (const [name, [type]] of Object.entries(keyTable))
-      expect(recognise(spelling[name]!), name).toBe(type === 'channel' ? undefined : name)
+      for (const key of spellings(name)) expect(recognise(key), key).toBe(type === 'channel' ? undefined : name)
     for (const key of [
       '<ns>',
       '<ns>:{<tag>}:',
       spelled.oncePrefix,
       `${spelled.log}:x`,
       spelled.log.replace('<ns>', 'x'),
+      ...[`${ofQueue.store}:x`, `${ofQueue.store}-x`, ofQueue.rankedPrefix, `${ofQueue.heldPrefix}x:y`],
+      ofQueue.store.replace('<ns>', 'x'),
     ])
       expect(recognise(key), key).toBeUndefined()
   })

@@ -1,8 +1,8 @@
 /** A small sound log of two partitions, and the means to spoil it behind Busbar's back. */
 import type { Redis } from 'ioredis'
 import type { Bus } from '../../src/bus.ts'
+import { type Finding, fsck } from '../../src/fsck.ts'
 import { separator } from '../../src/log/entry.ts'
-import { type Finding, fsck } from '../../src/log/fsck.ts'
 import { type Namespace, openNamespace } from '../../src/log/namespace.ts'
 import { partitionOf, partitionTags } from '../../src/log/partition.ts'
 import type { LogSource } from '../../src/log/view.ts'

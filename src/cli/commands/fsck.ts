@@ -1,4 +1,4 @@
-/** `busbar fsck`: checks the log against its rules while it is in use. */
+/** `busbar fsck`: checks log, subscriptions and queues against their rules while they are in use. */
 import { exitCodes } from '../exit.ts'
 import { printable } from '../printable.ts'
 import type { AddCommand } from '../program.ts'
@@ -7,7 +7,7 @@ import type { Session } from '../session.ts'
 import { columnGap, growingColumns } from '../table.ts'
 
 export const addFsck: AddCommand = (program, run) => {
-  program.command('fsck').description("check the log's chains, heads, entries and keys").action(run(fsck))
+  program.command('fsck').description('check that everything stored keeps its rules').action(run(fsck))
 }
 
 async function fsck({ out, io, withBus }: Session) {
@@ -15,7 +15,7 @@ async function fsck({ out, io, withBus }: Session) {
   const seconds = () => ((performance.now() - began) / 1000).toFixed(1)
   const pad = growingColumns([30, 50])
   let findings = 0
-  using progress = createProgress(io, out, () => `checking the log  ${seconds()} s  ${findings} findings`)
+  using progress = createProgress(io, out, () => `checking  ${seconds()} s  ${findings} findings`)
   progress.update()
   await withBus(async (bus) => {
     for await (const { check, where, problem } of bus.fsck()) {
@@ -31,7 +31,8 @@ async function fsck({ out, io, withBus }: Session) {
   })
   progress.clear()
   if (out.json) await out.printJson({ findings, tookMs: Math.round(performance.now() - began) })
-  else if (findings === 0) await out.print(`${out.colors.green('clean')}: the log keeps all its rules (${seconds()} s)`)
+  else if (findings === 0)
+    await out.print(`${out.colors.green('clean')}: everything stored keeps its rules (${seconds()} s)`)
   else await out.print(`${findings} ${findings === 1 ? 'finding' : 'findings'} (${seconds()} s)`)
   return findings === 0 ? exitCodes.ok : exitCodes.failed
 }

@@ -64,6 +64,7 @@ export class Source {
   #dry = false
   #isGone = false
   #due: Timer | undefined
+  #dueAt = 0
   #look: Timer | undefined
   #renewal: Timer | undefined
   #ended = false
@@ -149,6 +150,8 @@ export class Source {
     if (held.state === 'settled') return
     held.state = 'settled'
     this.#forget(held)
+    if (outcome.kind === 'retry') this.#wakeIn(outcome.afterMs)
+    if (outcome.kind === 'throttle') this.#wakeIn(outcome.forMs)
     this.#settler.settle(held.lease.token, held.item.id, outcome, (how) => {
       if (how === 'stale') this.#report('queue.stale', held)
     })
@@ -176,6 +179,20 @@ export class Source {
     this.#ended = true
     for (const timer of [this.#due, this.#look]) timer?.cancel()
     for (const unlisten of this.#unlisten.splice(0)) unlisten()
+  }
+
+  /** Something is due then; others of this process may be due earlier. */
+  #wakeIn(ms: number): void {
+    const { clock } = this.#context
+    const at = clock.monotonicMs() + ms
+    if (this.#ended || (this.#due && this.#dueAt <= at)) return
+    this.#due?.cancel()
+    this.#dueAt = at
+    // The server rounds to whole ms.
+    this.#due = clock.after(ms + 1, () => {
+      this.#due = undefined
+      this.#wake()
+    })
   }
 
   #wake(): void {
@@ -213,9 +230,8 @@ export class Source {
   }
 
   #answered(reply: ClaimReply, token: string, until: number, n: number): void {
-    const { telemetry, clock } = this.#context
+    const { telemetry } = this.#context
     const { worker } = this.#options
-    this.#due?.cancel()
     if (reply.kind === 'replaced') {
       telemetry.emit('queue.replaced', { queue: this.queue, worker })
       this.#stopClaiming()
@@ -229,7 +245,7 @@ export class Source {
     if (reply.revision !== this.#revision) void this.#reload()
     if (reply.items.length > 0) this.#keep(reply, token, until)
     this.#dry = reply.items.length < n && !reply.more
-    if (reply.dueInMs !== undefined && this.#dry) this.#due = clock.after(reply.dueInMs, () => this.#wake())
+    if (reply.dueInMs !== undefined && this.#dry) this.#wakeIn(reply.dueInMs)
   }
 
   #keep({ nowMs, items }: Extract<ClaimReply, { kind: 'claimed' }>, token: string, until: number): void {

@@ -4,7 +4,7 @@ import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { readItem } from '../../lanes/item.ts'
-import { type LaneRecord, readRecord } from '../../lanes/record.ts'
+import { type LaneRecord, readRecord, waitingIn } from '../../lanes/record.ts'
 import { pauseScript, peekScript } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import type { LogSource } from '../../log/view.ts'
@@ -158,10 +158,15 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
   }
 }
 
-/** Lanes with something waiting have it in a list, or among the ranked. */
+/** When the oldest waiting item of each lane was enqueued, as far as its head says; null: none waits. */
 async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
+  if (lanes.length === 0) return []
+  const records = await redis.hmgetBuffer(keys.lanes, ...lanes)
   const pipeline = redis.pipeline()
-  for (const lane of lanes) pipeline.lindex(keys.lanePrefix + lane, 0).zrange(keys.rankedPrefix + lane, '0', '0')
+  for (const [i, lane] of lanes.entries()) {
+    const { head } = records[i] ? readRecord(records[i]) : { head: 0 }
+    pipeline.hget(keys.waiting, `${lane} ${head}`).zrange(keys.rankedPrefix + lane, '0', '0')
+  }
   const answers = ((await pipeline.exec()) ?? []).map(([, answer]) => answer)
   return lanes.map((_, i) => {
     const texts = [answers[2 * i] as string | null, (answers[2 * i + 1] as string[] | undefined)?.[0]]
@@ -196,15 +201,16 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
   for await (const page of redis.hscanBufferStream(keys.lanes, { count: 1_000 }) as AsyncIterable<Buffer[]>)
     for (let i = 0; i < page.length; i += 2) records.push([page[i]!.toString(), readRecord(page[i + 1]!)])
   const unique = [...new Map(records)]
-  unique.sort(([a, { waiting: x }], [b, { waiting: y }]) => y - x || (a < b ? -1 : 1))
+  unique.sort(([a, x], [b, y]) => waitingIn(y) - waitingIn(x) || (a < b ? -1 : 1))
   const shownLanes = unique.slice(0, Math.max(1, limit))
   const oldest = await oldestOf(
     redis,
     keys,
     shownLanes.map(([tenant]) => tenant),
   )
-  return shownLanes.map(([tenant, { waiting, later, held, dead, bytes, entered, left }], i) => ({
-    ...{ tenant, weight: weights[tenant] ?? 1, waiting, later, held, dead, bytes, in: entered, out: left },
+  return shownLanes.map(([tenant, record], i) => ({
+    ...{ tenant, weight: weights[tenant] ?? 1, waiting: waitingIn(record), later: record.later, held: record.held },
+    ...{ dead: record.dead, bytes: record.bytes, in: record.entered, out: record.left },
     oldestMs: oldest[i] == null ? null : Math.max(0, serverNow(clock) - oldest[i]),
   }))
 }

@@ -6,7 +6,8 @@
  *   closing    nothing new begins; what waits went back; what runs may end
  *   closed     for good
  *
- * Several queues share the slots: each has its turn with as many items as its weight, and whoever has none is passed over.
+ * Several queues share the slots: each has its turn with as many handlers as its weight; one that has nothing is passed over, one
+ * whose items are on their way is waited for.
  */
 import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
@@ -161,6 +162,8 @@ export class QueueWorker {
         if (seat.credit === 0) this.#turn = (this.#turn + 1) % this.#seats.length
         return { source: seat.source, items }
       }
+      // It has more, on its way: who passes it over gives its turn to the others.
+      if (!seat.source.isDry) return undefined
       seat.credit = 0
       this.#turn = (this.#turn + 1) % this.#seats.length
       passed += 1

@@ -1,0 +1,24 @@
+/** Busbar: publish, router and a worker in one process, concurrency 100, 100 tenants. The handler does nothing but count. */
+import { busbar } from '../../dist/index.js'
+import { eventSource, tenantSource } from '../harness/events.mjs'
+import { measureEndToEnd } from '../harness/flow.mjs'
+import { Once } from '../harness/once.mjs'
+import { definition, left, queueName } from '../harness/queue.mjs'
+
+export async function open({ redis, warmMs, measureMs }) {
+  const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
+  const queue = bus.queue(queueName, definition)
+  const once = new Once()
+  queue.work(async ({ data }) => once.saw(data), { concurrency: 100 })
+  await bus.run({ signals: false })
+  const nextEvent = eventSource()
+  const tenantOf = tenantSource()
+  const publish = (i) => {
+    const { key, data } = nextEvent(i)
+    return bus.publish('order.paid', data, { tenant: tenantOf(i), key })
+  }
+  return {
+    work: () => measureEndToEnd({ once, publish, left: () => left(bus), warmMs, measureMs }),
+    close: () => bus.close(),
+  }
+}

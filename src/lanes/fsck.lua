@@ -1,0 +1,169 @@
+#!lua flags=no-writes,allow-oom
+-- Look at pieces of a store, all of them at one instant. Nothing is changed.
+--
+-- KEYS[13] remembered  hash  as in send.lua
+-- KEYS[14] forget      zset  as in send.lua
+-- ARGV[6] most         pieces per answer, about
+-- ARGV[7…] asks        each: what, where to begin, of which name:
+--   'lanes'       {lane, record…, weight, how many are among its ranked, its turn or '', when it is due or ''}; {lane} when its
+--                 record cannot be read
+--   'turns'       {lane}: in line without a record
+--   'later'       {member}: due, but no item and no lane with a record
+--   'laterItems'  {field, when it is due or '', item}
+--   'holders'     {token, when it lapses or '', field, item, field, item…}
+--   'leases'      {token}: without a holder
+--   'dead'        {field, when it died by the order or '', when by the letter or '', item}
+--   'deadOrder'   {id}: of no letter
+--   'remembered'  {field}: never forgotten
+--   'forget'      {field}: of nothing that is remembered
+--   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
+--   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
+--
+-- An item is described: "<id> <lane> <bytes> <priority> <tenant by its envelope or ->", or "? <bytes>" when it cannot be read.
+--
+-- Replies {'seen', marks, totals, answer…}  marks: changes with the store; an answer for each ask: {where to go on or '', row…}
+--         {'gone'}                           there is no such store
+
+local argv = ARGV
+local remembered, forget = KEYS[13], KEYS[14]
+local most = tonumber(argv[6])
+
+if not revision then return {'gone'} end
+
+local concat, insert = table.concat, table.insert
+local record_bytes = struct.size(record_format)
+
+local header = '^(%S+) %d+ (%S+) %d+ %d+ %d+ (%-?%d+) %d*\n'
+local whole = header .. '{"type":"[^"\\]+","tenant":"([^"\\]+)"[^\n]*}\n.'
+
+local function described(item)
+  local id, lane, priority, tenant = match(item, whole)
+  if not id then id, lane, priority = match(item, header) end
+  if not id then return '? ' .. #item end
+  return id .. ' ' .. lane .. ' ' .. #item .. ' ' .. priority .. ' ' .. (tenant or '-')
+end
+
+local function numbers(...)
+  local texts = {...}
+  for i = 1, #texts do texts[i] = format('%.0f', texts[i]) end
+  return texts
+end
+
+local function score(key, member) return redis.call('ZSCORE', key, member) or '' end
+
+-- The fields or members from a cursor on: each gives a row, or none.
+local function scan(command, key, from, row_of)
+  local page = redis.call(command, key, from, 'COUNT', most)
+  local answer = {page[1] == '0' and '' or page[1]}
+  for i = 1, #page[2], 2 do answer[#answer + 1] = row_of(page[2][i], page[2][i + 1]) end
+  return answer
+end
+
+local function lane_row(name, record)
+  if #record ~= record_bytes then return {name} end
+  local row = numbers(struct.unpack(record_format, record))
+  -- The last one that unpack answers is where it ended.
+  row[#row] = is_weighted and redis.call('HGET', weights, name) or '1'
+  insert(row, 1, name)
+  insert(row, redis.call('ZCARD', ranked_prefix .. name))
+  insert(row, score(turns, name))
+  insert(row, score(later, '@' .. name))
+  return row
+end
+
+local function holder_row(token)
+  local row, held = {token, score(leases, token)}, redis.call('HGETALL', held_prefix .. token)
+  for i = 1, #held, 2 do
+    row[#row + 1] = held[i]
+    row[#row + 1] = described(held[i + 1])
+  end
+  return row
+end
+
+local function letter_row(id, letter)
+  local died, item = match(letter, '^(%d+)\30[^\30]*\30(.*)$')
+  return {id, score(dead_order, id), died or '', described(item or '')}
+end
+
+local function without(key)
+  return function(field)
+    if redis.call('HEXISTS', key, field) == 0 then return {field} end
+  end
+end
+
+local sections = {
+  lanes = function(from) return scan('HSCAN', lanes, from, lane_row) end,
+  turns = function(from) return scan('ZSCAN', turns, from, without(lanes)) end,
+  later = function(from)
+    return scan('ZSCAN', later, from, function(member)
+      if sub(member, 1, 1) ~= '@' then return without(later_items)(member) end
+      if redis.call('HEXISTS', lanes, sub(member, 2)) == 0 then return {member} end
+    end)
+  end,
+  laterItems = function(from)
+    return scan('HSCAN', later_items, from, function(id, item) return {id, score(later, id), described(item)} end)
+  end,
+  holders = function(from) return scan('HSCAN', holders, from, holder_row) end,
+  leases = function(from) return scan('ZSCAN', leases, from, without(holders)) end,
+  dead = function(from) return scan('HSCAN', dead, from, letter_row) end,
+  deadOrder = function(from) return scan('ZSCAN', dead_order, from, without(dead)) end,
+  remembered = function(from)
+    return scan('HSCAN', remembered, from, function(field)
+      if not redis.call('ZSCORE', forget, field) then return {field} end
+    end)
+  end,
+  forget = function(from) return scan('ZSCAN', forget, from, without(remembered)) end,
+}
+
+-- First the places without a priority, then the ranked: a place there is written with an 'r'.
+function sections.waiting(from, name)
+  local record = redis.call('HGET', lanes, name)
+  if not record or #record ~= record_bytes then return {''} end
+  local head, tail, bytes = struct.unpack(record_format, record)
+  local answer, left, rank = {'', {format('%.0f', bytes)}}, most, tonumber(match(from, '^r(%d+)$'))
+  if not rank then
+    local first = from == '0' and head or math.max(head, tonumber(sub(from, 2)))
+    local last, rank_from = math.min(tail, first + left), #answer
+    local places = {}
+    for place = first, last - 1 do places[#places + 1] = name .. ' ' .. place end
+    for at = 1, #places, 1000 do
+      for _, item in ipairs(redis.call('HMGET', waiting, unpack(places, at, math.min(at + 999, #places)))) do
+        local place = first + #answer - rank_from
+        answer[#answer + 1] = place .. ' plain ' .. (item and described(item) or '')
+      end
+    end
+    if last < tail then
+      answer[1] = 'p' .. last
+      return answer
+    end
+    left, rank = left - #places, 0
+  end
+  local ranked = left > 0 and redis.call('ZRANGE', ranked_prefix .. name, rank, rank + left - 1) or {}
+  for i, item in ipairs(ranked) do answer[#answer + 1] = (rank + i - 1) .. ' ranked ' .. described(item) end
+  if rank + #ranked < redis.call('ZCARD', ranked_prefix .. name) then answer[1] = 'r' .. (rank + #ranked) end
+  return answer
+end
+
+local function stray(prefix, owners, name)
+  if redis.call('EXISTS', prefix .. name) == 0 or owners(name) then return {''} end
+  return {'', {}}
+end
+local function has_record(name) return redis.call('HEXISTS', lanes, name) == 1 end
+local function has_lease(name) return redis.call('ZSCORE', leases, name) end
+function sections.ranked(_, name) return stray(ranked_prefix, has_record, name) end
+function sections.held(_, name) return stray(held_prefix, has_lease, name) end
+
+-- As the store has them, without `turn`; then what is there.
+local totals = {}
+for i = 2, #counters do totals[#totals + 1] = known[6 + i] or '0' end
+for _, key in ipairs({later_items, dead, lanes, holders, remembered, weights}) do totals[#totals + 1] = redis.call('HLEN', key) end
+totals[#totals + 1] = is_weighted and 1 or 0
+totals[#totals + 1] = redis.call('HLEN', waiting)
+
+-- The lease that lapses last tells of most that claims, renewals and extensions do without a trace in the counters.
+local marks = concat(totals, ' ') .. format(' %.0f %d %d ', last_turn, redis.call('ZCARD', turns), redis.call('ZCARD', later))
+  .. concat(redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES'), ' ')
+
+local reply = {'seen', marks, totals}
+for at = 7, #argv, 3 do reply[#reply + 1] = sections[argv[at]](argv[at + 1], argv[at + 2]) end
+return reply
