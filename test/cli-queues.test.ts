@@ -171,6 +171,18 @@ describe('working', () => {
     expect(await facts()).toMatchObject({ waiting: 0, held: 0, dead: 0, later: 1, out: 5 })
   })
 
+  test('[Q32] --drain waits for what is not routed yet, also when whoever should do it stands still', async () => {
+    const { bus, script, noted, flags, facts } = await place({ match: 'order.*' })
+    const router = startCli(['up', '--http-port', '0', ...flags])
+    await router.waitForLine(/The log:/)
+    await bus.publish('order.placed', 'before')
+    await eventually(async () => (await facts()).waiting === 1)
+    router.kill('SIGSTOP')
+    for (const n of [1, 2, 3]) await bus.publish('order.paid', n)
+    const ended = await runCli(['work', 'mail', '--drain', ...flags, ...script('note(String(item.event.data))')])
+    expect([ended.code, noted().sort()]).toEqual([0, ['1', '2', '3', 'before']])
+  })
+
   test('[Q32] --drain of an empty queue ends at once; of a paused one it says so, with 1', async () => {
     const { bus, open, script, flags, facts } = await place()
     expect(await runCli(['work', 'mail', '--drain', '--json', ...flags, ...script('')])).toEqual({
@@ -281,7 +293,10 @@ setInterval(() => undefined, 1_000)`
     const child = startCli(['work', 'mail', '--grace', '200ms', ...flags, ...script(body)])
     await eventually(() => noted().length > 2)
     child.kill('SIGTERM')
+    const asked = performance.now()
     expect(await child.exited).toEqual({ code: 0, signal: null })
+    // Not only once it had time to listen to its own SIGTERM: its item is someone else's by then.
+    expect(performance.now() - asked).toBeLessThan(1_900)
     expect(await facts()).toMatchObject({ waiting: 1, held: 0, later: 0, out: 0 })
     const { length } = noted()
     await new Promise((resolve) => setTimeout(resolve, 300))

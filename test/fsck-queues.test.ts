@@ -1,6 +1,8 @@
 /** What fsck finds in queues and routing: each check with the violations planted for it, and no other. */
+
 import { describe, expect, test } from 'vitest'
 import type { Finding, FsckCheck } from '../src/fsck.ts'
+import { placeField } from '../src/lanes/record.ts'
 import { queueKeys } from '../src/redis/keys.ts'
 import { type SpoiledQueue, soundQueue } from './support/spoiled-queue.ts'
 
@@ -35,13 +37,13 @@ const textOf = (id: string) => `${header(id)}\n${envelope()}`
 /** One more item that waits in acme, as its record and the counters say. */
 async function addWaiting({ redis, keys, recordOf, rewrite }: SpoiledQueue, text: string): Promise<void> {
   const { tail, bytes, entered } = await recordOf('acme')
-  await redis.hset(keys.waiting, `acme ${tail}`, text)
+  await redis.hset(keys.waiting, placeField('acme', tail), text)
   await rewrite('acme', { tail: tail + 1, bytes: bytes + text.length, entered: entered + 1 })
   for (const name of ['waiting', 'in']) await redis.hincrby(keys.store, name, 1)
   await redis.hincrby(keys.store, 'bytes', text.length)
 }
 
-const firstPlace = async ({ recordOf }: SpoiledQueue, name: string) => `${name} ${(await recordOf(name)).head}`
+const firstPlace = async ({ recordOf }: SpoiledQueue, name: string) => placeField(name, (await recordOf(name)).head)
 const firstOf = async (queue: SpoiledQueue, name: string) =>
   (await queue.redis.hget(queue.keys.waiting, await firstPlace(queue, name)))!
 
@@ -114,16 +116,16 @@ finds('queue-lanes', {
     await queue.rewrite('globex', { bytes: bytes - length })
     await queue.redis.hincrby(queue.keys.store, 'bytes', -length)
     return [
-      { where: lane('globex'), problem: `nothing is at its place ${place.split(' ')[1]}` },
+      { where: lane('globex'), problem: `nothing is at its place ${(await queue.recordOf('globex')).head}` },
       { where: whole, problem: 'its lanes have 5 places in use, there are 4' },
     ]
   },
   'something at a place that is not in use': async ({ redis, keys }) => {
-    await redis.hset(keys.waiting, 'globex 999', `${header('x', { at: 'globex' })}\n${envelope('globex')}`)
+    await redis.hset(keys.waiting, placeField('globex', 999), `${header('x', { at: 'globex' })}\n${envelope('globex')}`)
     return { where: whole, problem: 'its lanes have 5 places in use, there are 6' }
   },
   'places of a lane without a record': async ({ redis, keys }) => {
-    await redis.hset(keys.waiting, 'nobody 0', textOf('x'))
+    await redis.hset(keys.waiting, placeField('nobody', 0), textOf('x'))
     return { where: whole, problem: 'its lanes have 5 places in use, there are 6' }
   },
   'a head behind the tail': async ({ rewrite, recordOf }) => {
@@ -316,7 +318,7 @@ finds('queue-keys', {
   'keys of a queue that is not registered, reported once': async ({ redis, bus }) => {
     const left = queueKeys(bus.namespace, 'left')
     await redis.hset(left.store, 'revision', 1)
-    await redis.hset(left.waiting, 'acme 0', textOf('x'))
+    await redis.hset(left.waiting, placeField('acme', 0), textOf('x'))
     return { where: 'queue "left"', problem: expect.stringContaining('it is not registered, but has keys') }
   },
 })

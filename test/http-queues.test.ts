@@ -364,6 +364,7 @@ describe('facts', () => {
     const { post, item, facts, get } = door
     for (const tenant of ['acme', 'zebra'])
       for (const data of [1, 2, 3, 4, 5, 6]) await item(data, { tenant, ...(data === 6 ? { delay: '1h' } : {}) })
+    await item(7, { tenant: 'acme', delay: '1h' })
     const first = (await post('/claim', { max: 4 })).json
     await post('/ack', { token: first.token, ids: [first.items[0].id, first.items[1].id] })
     await post('/nack', { token: first.token, id: first.items[2].id })
@@ -375,9 +376,9 @@ describe('facts', () => {
       later: stored.laterItems.length,
       held: heldIn.length,
       dead: stored.dead.length,
-      ...{ in: 12, out: 2, tenants: 2 },
+      ...{ in: 13, out: 2, tenants: 2 },
     })
-    expect([said.waiting, said.later, said.held, said.dead]).toEqual([6, 2, 1, 1])
+    expect([said.waiting, said.later, said.held, said.dead]).toEqual([6, 3, 1, 1])
     expect(said.in).toBe(said.waiting + said.later + said.held + said.dead + said.out)
     expect(said.oldestMs).toBeGreaterThan(0)
     const { tenants } = (await get('/v1/queues/mail/tenants')).json

@@ -35,16 +35,15 @@ load_all(names)
 
 local function is_new(item) return tonumber(match(item, '^%d+%-(%d+) ')) > applied end
 
-local accepted, places = 0, {}
+local accepted, places, used = 0, {}, 0
 for _, group in ipairs(groups) do
   local lane, new, bytes = loaded[group.name], 0, 0
-  local prefix = lane.name .. ' '
   for i = group.from, group.to do
     local item = argv[i]
     if applied < first or is_new(item) then
-      places[#places + 1], places[#places + 2] = prefix .. lane.tail, item
+      places[used + 1], places[used + 2] = place_field(lane.name, lane.tail), item
       lane.tail = lane.tail + 1
-      new, bytes = new + 1, bytes + #item
+      new, bytes, used = new + 1, bytes + #item, used + 2
     end
   end
   waits(lane, new, bytes)

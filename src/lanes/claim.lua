@@ -27,7 +27,7 @@ if field_value and field_value ~= start then return {'replaced'} end
 
 local pieces, brought_back = 100, 0
 -- What is given, and how it is held; how many items have left their lanes, with how many bytes.
-local given, fields, taken, taken_bytes = {}, {}, 0, 0
+local given, fields, gave, taken, taken_bytes = {}, {}, 0, 0, 0
 local held_key = held_prefix .. token
 local written_now = format('%.0f', now)
 
@@ -116,7 +116,7 @@ end
 local function take_next(lane, wanted)
   local items, places = take_ranked(lane, '-inf', '(0', wanted), {}
   while #items + #places < wanted and lane.head < lane.tail do
-    places[#places + 1] = lane.name .. ' ' .. lane.head
+    places[#places + 1] = place_field(lane.name, lane.head)
     lane.head = lane.head + 1
   end
   for _, item in ipairs(take_places(places)) do items[#items + 1] = item end
@@ -130,8 +130,8 @@ local function leaves(lane, item)
 end
 
 local function give(lane, id, item)
-  given[#given + 1] = item
-  fields[#fields + 1], fields[#fields + 2] = id, item
+  gave = gave + 1
+  given[gave], fields[2 * gave - 1], fields[2 * gave] = item, id, item
   if token == '' then lane.left = lane.left + 1 else lane.held = lane.held + 1 end
 end
 
@@ -197,7 +197,7 @@ local function take_planned(order)
   end
   for i = 1, #order do
     local lane = order[i]
-    places[i] = lane.name .. ' ' .. lane.head
+    places[i] = place_field(lane.name, lane.head)
     lane.head = lane.head + 1
   end
   return take_places(places)
@@ -213,9 +213,9 @@ if first_due <= now then
   first_due = first_of(later)
 end
 
-while not paused and #given < n and pieces > 0 do
+while not paused and gave < n and pieces > 0 do
   line_lanes_up()
-  local order, had_credit = plan(n - #given)
+  local order, had_credit = plan(n - gave)
   if #order == 0 then break end
   local found = take_planned(order)
   if #found == 0 or not give_all(order, found) then give_by_lane(order, found, had_credit) end

@@ -125,7 +125,7 @@ function sections.waiting(from, name)
     local first = from == '0' and head or math.max(head, tonumber(sub(from, 2)))
     local last, rank_from = math.min(tail, first + left), #answer
     local places = {}
-    for place = first, last - 1 do places[#places + 1] = name .. ' ' .. place end
+    for place = first, last - 1 do places[#places + 1] = place_field(name, place) end
     for at = 1, #places, 1000 do
       for _, item in ipairs(redis.call('HMGET', waiting, unpack(places, at, math.min(at + 999, #places)))) do
         local place = first + #answer - rank_from

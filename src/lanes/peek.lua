@@ -13,7 +13,7 @@ if not revision then return {'gone'} end
 local function waiting_of(lane, wanted)
   local items = lane.ranked > 0 and redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '-inf', '(0', 'LIMIT', 0, wanted) or {}
   local places = {}
-  for place = lane.head, math.min(lane.tail, lane.head + wanted) - 1 do places[#places + 1] = lane.name .. ' ' .. place end
+  for place = lane.head, math.min(lane.tail, lane.head + wanted) - 1 do places[#places + 1] = place_field(lane.name, place) end
   for _, item in ipairs(#places > 0 and redis.call('HMGET', waiting, unpack(places)) or {}) do items[#items + 1] = item end
   if lane.ranked == 0 then return items end
   for _, item in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '(0', '+inf', 'LIMIT', 0, wanted)) do

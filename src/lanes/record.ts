@@ -43,3 +43,15 @@ export function readRecord(packed: Buffer): LaneRecord {
 
 /** How many items wait in the lane. */
 export const waitingIn = ({ head, tail, ranked }: LaneRecord): number => tail - head + ranked
+
+const placeBytes = 6
+
+/** Under which a lane's waiting item lies. */
+export function placeField(lane: string, place: number): Buffer {
+  const field = Buffer.alloc(Buffer.byteLength(lane) + 1 + placeBytes)
+  field.writeUIntBE(place, field.write(`${lane} `), placeBytes)
+  return field
+}
+
+/** The place of a lane's first item ever. */
+export const firstPlace = 2 ** 40

@@ -26,29 +26,30 @@ local function held_under(token, ids)
   return items
 end
 
--- What is said, with the items as they are held.
-local said, stale, names, seen, at, place = {}, {}, {}, {}, 6, 0
+-- What is said, in groups: the items that are held, with their ids, their lanes, and where in argv they are said.
+local said, stale, names, count_of_names, seen, at, place = {}, {}, {}, 0, {}, 6, 0
 while at <= #argv do
   local token, outcome, size = argv[at], argv[at + 1], tonumber(argv[at + 2])
-  local step, ids = values[outcome], {}
-  for i = 1, size do ids[i] = argv[at + 3 + (i - 1) * step] end
-  local items, held = held_under(token, ids), {}
-  seen[token] = seen[token] or {}
+  local step, asked = values[outcome], {}
+  for i = 1, size do asked[i] = argv[at + 3 + (i - 1) * step] end
+  local found, group = held_under(token, asked), {token = token, outcome = outcome, step = step, size = 0, ids = {}, items = {}, lanes = {}, at = {}}
+  local seen_here = seen[token] or {}
+  seen[token] = seen_here
   for i = 1, size do
+    local id, item = asked[i], found[i]
     place = place + 1
     -- The same id twice in one call: the second time it is not held any more.
-    local item = not seen[token][ids[i]] and items[i]
-    seen[token][ids[i]] = true
-    if item then
-      local first = at + 3 + (i - 1) * step
-      local name = lane_name_of(item)
-      names[#names + 1] = name
-      held[#held + 1] = {id = ids[i], item = item, lane = name, ms = tonumber(argv[first + 1]), reason = argv[first + step - 1]}
+    if item and not seen_here[id] then
+      local n, name = group.size + 1, lane_name_of(item)
+      group.size, group.ids[n], group.items[n], group.lanes[n], group.at[n] = n, id, item, name, at + 3 + (i - 1) * step
+      count_of_names = count_of_names + 1
+      names[count_of_names] = name
     else
       stale[#stale + 1] = place
     end
+    seen_here[id] = true
   end
-  said[#said + 1] = {token = token, outcome = outcome, held = held}
+  said[#said + 1] = group
   at = at + 3 + size * step
 end
 load_all(names)
@@ -60,37 +61,43 @@ local function wait_for(lane, ms)
   redis.call('ZADD', later, lane.not_before, '@' .. lane.name)
 end
 
-local function fail(one, lane, claimed, is_final)
-  local item, id, attempts = tried(one.item, claimed)
-  if is_final or most_attempts > 0 and attempts >= most_attempts then
-    bury(lane, id, item, one.reason)
-  elseif one.ms <= 0 then
-    line_up(lane, {item}, false)
+local function fail(lane, item, claimed, ms, reason)
+  local after, id, attempts = tried(item, claimed)
+  if not ms or most_attempts > 0 and attempts >= most_attempts then
+    bury(lane, id, after, reason)
+  elseif ms <= 0 then
+    line_up(lane, {after}, false)
     ready = ready + 1
   else
-    redis.call('HSET', later_items, id, item)
-    redis.call('ZADD', later, now + one.ms, id)
+    redis.call('HSET', later_items, id, after)
+    redis.call('ZADD', later, now + ms, id)
     lane.later = lane.later + 1
   end
 end
 
+-- What becomes of one item, by the group's outcome.
+local become = {
+  ack = function(lane) lane.left = lane.left + 1 end,
+  back = function() end,
+  retry = function(lane, item, claimed, first) fail(lane, item, claimed, tonumber(argv[first + 1]), argv[first + 2]) end,
+  dead = function(lane, item, claimed, first) fail(lane, item, claimed, nil, argv[first + 1]) end,
+  throttle = function(lane, _, _, first) wait_for(lane, tonumber(argv[first + 1])) end,
+}
+
 for _, group in ipairs(said) do
-  local held, outcome, key = group.held, group.outcome, held_prefix .. group.token
-  if #held > 0 then
-    local ids, items = {}, {}
-    local claimed = match(redis.call('HGET', holders, group.token), '(%d+)$')
-    for i, one in ipairs(held) do
-      local lane = loaded[one.lane]
-      ids[i], items[i], lane.held = one.id, one.item, lane.held - 1
-      if outcome == 'ack' then lane.left = lane.left + 1 end
-      if outcome == 'retry' or outcome == 'dead' then fail(one, lane, claimed, outcome == 'dead') end
-      if outcome == 'throttle' then wait_for(lane, one.ms) end
+  local size, outcome, key = group.size, group.outcome, held_prefix .. group.token
+  if size > 0 then
+    local claimed, each = match(redis.call('HGET', holders, group.token), '(%d+)$'), become[outcome]
+    for i = 1, size do
+      local lane = loaded[group.lanes[i]]
+      lane.held = lane.held - 1
+      each(lane, group.items[i], claimed, group.at[i])
     end
-    if outcome == 'ack' then count('out', #held) end
-    if outcome == 'back' or outcome == 'throttle' then put_back(items) end
-    if outcome == 'back' then ready = ready + #held end
-    count('held', -#held)
-    in_pieces('HDEL', key, ids)
+    if outcome == 'ack' then count('out', size) end
+    if outcome == 'back' or outcome == 'throttle' then put_back(group.items) end
+    if outcome == 'back' then ready = ready + size end
+    count('held', -size)
+    in_pieces('HDEL', key, group.ids)
     if redis.call('EXISTS', key) == 0 then
       redis.call('ZREM', leases, group.token)
       redis.call('HDEL', holders, group.token)

@@ -379,7 +379,7 @@ const bugs: [what: string, line: string, bug: string][] = [
   ['a lapsed lease is no attempt', 'attempts = tonumber(attempts) + 1', 'attempts = tonumber(attempts)'],
   ['what is handed back goes to the end', 'elseif at_head then', 'elseif false then'],
   ['an accept is applied twice', 'if applied < first or is_new(item) then', 'if true then'],
-  ['a stale settle counts', 'if #held > 0 then', "if outcome == 'ack' then count('out', 1) end if #held > 0 then"],
+  ['a stale settle counts', 'if size > 0 then', "if outcome == 'ack' then count('out', 1) end if size > 0 then"],
 ]
 
 describe('a store of lanes', () => {

@@ -1,7 +1,7 @@
 /** A store of its own for one test, and all that is in it. */
 import { onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
-import { type LaneRecord, readRecord, waitingIn } from '../../src/lanes/record.ts'
+import { type LaneRecord, placeField, readRecord, waitingIn } from '../../src/lanes/record.ts'
 import { makeScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -62,7 +62,7 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
   for (const lane of Object.keys(records)) {
     const high = await redis.zrangebyscore(keys.rankedPrefix + lane, '-inf', '(0')
     const { head, tail } = readRecord(records[lane]!)
-    const places = Array.from({ length: tail - head }, (_, i) => `${lane} ${head + i}`)
+    const places = Array.from({ length: tail - head }, (_, i) => placeField(lane, head + i))
     const plain = (places.length > 0 ? await redis.hmget(keys.waiting, ...places) : []) as string[]
     const low = await redis.zrangebyscore(keys.rankedPrefix + lane, '(0', '+inf')
     const works = [...high, ...plain, ...low].map(workOf)

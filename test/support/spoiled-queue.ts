@@ -2,7 +2,7 @@
 import type { Redis } from 'ioredis'
 import type { Bus } from '../../src/bus.ts'
 import type { Finding } from '../../src/fsck.ts'
-import { type LaneRecord, readRecord } from '../../src/lanes/record.ts'
+import { type LaneRecord, placeField, readRecord } from '../../src/lanes/record.ts'
 import { settleScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys, type RouteKeys, routeKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -82,7 +82,7 @@ export async function fillLane(redis: Redis, keys: LaneKeys, lane: string, ids: 
   const turn = await redis.hincrby(keys.store, 'turn', 1)
   await redis
     .pipeline()
-    .hset(keys.waiting, ...texts.flatMap((text, i) => [`${lane} ${i}`, text]))
+    .hset(keys.waiting, ...texts.flatMap((text, i) => [placeField(lane, i), text]))
     .hset(keys.lanes, lane, packRecord({ ...empty, head: 0, tail: ids.length, bytes, entered: ids.length }))
     .hincrby(keys.store, 'waiting', ids.length)
     .hincrby(keys.store, 'in', ids.length)

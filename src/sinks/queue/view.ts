@@ -4,7 +4,7 @@ import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { readItem } from '../../lanes/item.ts'
-import { type LaneRecord, readRecord, waitingIn } from '../../lanes/record.ts'
+import { firstPlace, type LaneRecord, placeField, readRecord, waitingIn } from '../../lanes/record.ts'
 import { pauseScript, peekScript } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import type { LogSource } from '../../log/view.ts'
@@ -164,8 +164,8 @@ async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]):
   const records = await redis.hmgetBuffer(keys.lanes, ...lanes)
   const pipeline = redis.pipeline()
   for (const [i, lane] of lanes.entries()) {
-    const { head } = records[i] ? readRecord(records[i]) : { head: 0 }
-    pipeline.hget(keys.waiting, `${lane} ${head}`).zrange(keys.rankedPrefix + lane, '0', '0')
+    const head = records[i] ? readRecord(records[i]).head : firstPlace
+    pipeline.hget(keys.waiting, placeField(lane, head)).zrange(keys.rankedPrefix + lane, '0', '0')
   }
   const answers = ((await pipeline.exec()) ?? []).map(([, answer]) => answer)
   return lanes.map((_, i) => {
