@@ -27,7 +27,7 @@ export function checkQueues(facts, options) {
   const events = expectedEvents(history, options)
   const lost = findLost(history, leases, events, options)
   const stores = findWrongStores(history, events, lost.undone)
-  const redelivery = findSlowRedeliveries(history, releases, options)
+  const redelivery = findSlowRedeliveries(history, releases, leases, options)
   const order = findDisorder(history, leases, options)
   const fair = history.of('fair')
   const claims = fair.reduce((sum, one) => sum + one.claims, 0)
@@ -69,12 +69,12 @@ export function checkQueues(facts, options) {
       note: `${order.excused} excused by a fault`,
     },
     {
-      ...{
-        what: `redeliveries above ${options.redeliveryMs} ms`,
-        among: redelivery.measured.length,
-        of: 'items of the killed',
-      },
-      ...{ found: redelivery.found, note: `${redelivery.leftOut} met by another fault left out` },
+      ...{ what: 'left by a claim after their lease had lapsed', found: redelivery.passedOver },
+      ...{ among: redelivery.all.length, of: 'items of the killed' },
+    },
+    {
+      ...{ what: `redeliveries above ${options.redeliveryMs} ms`, found: redelivery.found },
+      ...{ among: redelivery.measured.length, of: 'of them for which a worker waited' },
     },
     {
       ...{ what: 'unfair', among: claims, of: 'claims', found: fair.flatMap(({ found }) => found) },
@@ -107,7 +107,8 @@ export function checkQueues(facts, options) {
     network,
     checks,
     causes,
-    redeliveries: redelivery.measured,
+    redeliveries: redelivery.all,
+    awaited: redelivery.measured,
     kills,
     joined: history.of('joined').length,
     violations,
@@ -295,32 +296,78 @@ function findDisorder({ of }, { items, serverUs }, { queues, restartName, redeli
   }
 }
 
-/** From a kill, or from when the dead one's claim arrived, until the item was given to another. */
-function findSlowRedeliveries({ of }, { links }, { killName, redeliveryMs }) {
-  const kills = new Map(
+/**
+ * What the killed held. By the server's order: once its lease has lapsed, no claim that brought everything back comes away with
+ * less than it asked for and without the item. By time, from the kill, or from when the dead one's claim arrived, until it was given
+ * to another: judged where a worker that lived on waited for work when the lease lapsed, and nothing had struck Redis.
+ */
+function findSlowRedeliveries({ of }, { links }, { endOf, serverUs }, { killName, redeliveryMs }) {
+  const killsOf = new Map(
     of('fault')
       .filter(({ fault }) => fault === killName)
       .map((kill) => [kill.worker, kill]),
   )
   const others = of('fault').filter(({ worker }) => worker === undefined)
+  const struck = groupSorted([...of('fault'), ...of('network')], ({ worker }) => worker, byTime)
+  const shorts = groupSorted(
+    of('short'),
+    ({ queue }) => queue,
+    (a, b) => a.now - b.now,
+  )
+  const grants = groupSorted(
+    of('granted'),
+    ({ queue }) => queue,
+    (a, b) => a.now - b.now,
+  )
+  const all = []
   const measured = []
   const found = []
-  let leftOut = 0
+  const passedOver = []
   for (const { queue, id, first, second, cause } of links) {
-    const kill = kills.get(first.worker)
+    const kill = killsOf.get(first.worker)
     if (!kill || (cause !== 'lapsed' && cause !== 'taken over')) continue
     const from = Math.max(kill.t, first.t)
     const tookMs = (second.answeredAt - from) / 1000
     if (tookMs < 0) continue
-    if (others.some(({ t, until }) => t <= second.answeredAt && until >= from)) {
-      leftOut += 1
-      continue
-    }
+    all.push(tookMs)
+    const lapse = endOf(queue, first.token, second.at) / 1000
+    const near = between(shorts.get(queue) ?? [], lapse - waitingMs, second.at / 1000 - 1)
+    const empty = near.find(({ now, isAll, t }) => isAll && now > lapse + 1 && serverUs(t) / 1000 > lapse + 1)
+    if (empty)
+      passedOver.push(
+        `${queue} ${id}: a claim of ${empty.worker} left it although the lease of ${first.worker} had lapsed`,
+      )
+    const isCalm = !others.some(({ t, until }) => t <= second.answeredAt && until >= from)
+    const lived = ({ worker }) =>
+      !(struck.get(worker) ?? []).some(({ t, until }) => t <= second.answeredAt && until >= from)
+    // The last thing that it heard of this queue was that there is nothing.
+    const waits = (one) =>
+      one.now <= lapse &&
+      lived(one) &&
+      !between(grants.get(queue) ?? [], one.now + 1, lapse).some(({ worker }) => worker === one.worker)
+    if (!isCalm || !near.some(waits)) continue
     measured.push(tookMs)
     if (tookMs > redeliveryMs)
       found.push(`${queue} ${id}: given again ${tookMs.toFixed(0)} ms after the kill of ${first.worker} only`)
   }
-  return { measured, found, leftOut }
+  return { all, measured, found, passedOver }
+}
+
+/** A worker that has nothing to do asks again within this time. */
+const waitingMs = 1_200
+
+/** Of a list that is sorted by `now`. */
+function between(list, from, to) {
+  let low = 0
+  let high = list.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    if (list[middle].now < from) low = middle + 1
+    else high = middle
+  }
+  const some = []
+  for (let i = low; i < list.length && list[i].now <= to; i += 1) some.push(list[i])
+  return some
 }
 
 /** Why a lease lapsed: what struck its holder, or Redis, meanwhile. */

@@ -3,6 +3,7 @@
  * answered are told as such, because they may have been carried out.
  *
  *   granted   { queue, token, now, leaseMs, ids, attempts }  a claim was answered with these; token '' took them for good
+ *   short     { queue, now, isAll }                         a claim was given less than it asked for; isAll: nothing was left to bring back
  *   unsure    { queue, script, token }                       a claim or pop that has no answer
  *   settled   { queue, token, id, outcome, word }            word: settled, stale, or unsure without an answer
  *   renewed   { queue, tokens, leaseMs }                     those that were held
@@ -35,14 +36,16 @@ const readers = {
   discard: moved('discarded'),
 }
 
-function claim([token, , leaseMs], reply) {
+function claim([token, n, leaseMs], reply) {
   if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token }]]
-  const [word, , now, , , ...items] = reply
-  if (word !== 'claimed' || items.length === 0) return []
+  const [word, , now, more, , ...items] = reply
+  if (word !== 'claimed') return []
+  const short = items.length < Number(n) ? [['short', { now: Number(now), isAll: more === 0 }]] : []
+  if (items.length === 0) return short
   const headers = items.map((item) => item.slice(0, item.indexOf('\n')).split(' '))
   const ids = headers.map(([id]) => id)
   const attempts = headers.map((header) => Number(header[3]))
-  return [['granted', { token, now: Number(now), leaseMs: Number(leaseMs), ids, attempts }]]
+  return [['granted', { token, now: Number(now), leaseMs: Number(leaseMs), ids, attempts }], ...short]
 }
 
 function settle(args, reply) {

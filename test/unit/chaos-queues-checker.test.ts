@@ -181,13 +181,25 @@ describe('planted', () => {
     expect(findings([...healthy(), ...swapped, unseen], 'out of order')).toEqual([])
   })
 
-  test('a slow redelivery', () => {
+  test('a lapsed item that a claim left where it was', () => {
+    const short = { kind: 'short', t: 1_033 * ms, worker: 'w2', queue, now: 1_033, isAll: true }
+    expect(findings([...healthy(), short], 'left by a claim')).toEqual([
+      expect.stringContaining('a claim of w2 left it'),
+    ])
+    expect(findings([...healthy(), { ...short, isAll: false }], 'left by a claim')).toEqual([])
+    expect(findings([...healthy(), { ...short, t: 1_029 * ms, now: 1_029 }], 'left by a claim')).toEqual([])
+  })
+
+  test('a slow redelivery while someone waited for work', () => {
     const slower = healthy().map((fact) => {
       const isLater = fact.worker === 'w2' && fact.id !== idOf(4) && !String(fact.token).endsWith('4')
       const now = fact.kind === 'granted' && isLater ? { now: 2_535, answeredAt: 2_536 * ms } : {}
       return isLater ? { ...fact, t: fact.t + 1_500 * ms, ...now } : fact
     })
-    expect(findings(slower, 'redeliveries')).toEqual([expect.stringContaining('2496 ms')])
+    expect(findings(slower, 'redeliveries above')).toEqual([])
+    const waits = { kind: 'short', t: 500 * ms, worker: 'w2', queue, now: 500, isAll: true }
+    expect(findings([...slower, waits], 'redeliveries above')).toEqual([expect.stringContaining('2496 ms')])
+    expect(findings([...slower, waits, killed(600 * ms, 'w2')], 'redeliveries above')).toEqual([])
   })
 
   test('what fsck found, memory that was not refused or not drained, leftovers, surprises', () => {
