@@ -132,7 +132,7 @@ export class Bus<R extends Registry = Registry> {
     this.schedules = this.#worker.schedules
     this.#processors = new Processors({ ...settings, source: this.#backbone })
     const openQueue = () => this.#openQueue()
-    const sinks: Sinks = { queue: new QueueSink(openQueue) }
+    const sinks: Sinks = { queue: new QueueSink(openQueue, (name) => this.#queues.expect(name)) }
     const subscriptions = new Subscriptions({ ...settings, source: this.#backbone, sinks })
     this.subscriptions = subscriptions
     this.#router = new Router({

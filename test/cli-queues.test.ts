@@ -112,11 +112,11 @@ describe('looking', () => {
     await bus.queues.pause('mail')
     const table = (await cli('match', 'zebra', 'order.paid')).stdout
     expect(table).toMatch(
-      /^name +kind +gets it +why\nacme +queue +no +its pattern does not match\nmail +queue +yes +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
+      /^name +kind +gets it +since +why\nacme +queue +no +\S+Z +its pattern does not match\nmail +queue +yes +\S+Z +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
     )
     expect(await json('match', 'acme', 'mail.sent', '--name', 'acme')).toMatchObject([{ name: 'acme', matches: true }])
     const why = await cli('match', 'acme', 'mail.sent', '--name', 'mail')
-    expect([why.code, why.stdout]).toEqual([1, expect.stringMatching(/mail +queue +no +its pattern does not match/)])
+    expect([why.code, why.stdout]).toEqual([1, expect.stringMatching(/mail +queue +no +\S+Z +its pattern does not match/)])
   })
 })
 

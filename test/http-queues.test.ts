@@ -412,13 +412,16 @@ describe('facts', () => {
     await send('PUT', '/v1/queues/jobs', {})
     await send('POST', '/v1/queues/orders/pause')
     const match = async (query: string) => (await get(`/v1/match?${query}`)).json
+    const since = expect.any(Number)
     expect((await match('tenant=acme&type=order.paid')).matches).toEqual([
-      { name: 'acme', kind: 'queue', matches: true, why: 'matches' },
-      { name: 'jobs', kind: 'queue', matches: false, why: 'pattern' },
-      { name: 'orders', kind: 'queue', matches: true, why: 'matches', paused: true, since: expect.any(Number) },
+      { name: 'acme', kind: 'queue', matches: true, why: 'matches', since },
+      { name: 'jobs', kind: 'queue', matches: false, why: 'pattern', since },
+      { name: 'orders', kind: 'queue', matches: true, why: 'matches', since, pausedSince: expect.any(Number) },
     ])
     const why = await match('tenant=zebra&type=mail.sent&name=orders')
-    expect(why.matches).toMatchObject([{ name: 'orders', matches: false, why: 'pattern', paused: true }])
+    expect(why.matches).toMatchObject([
+      { name: 'orders', matches: false, why: 'pattern', pausedSince: expect.any(Number) },
+    ])
     expect(await match('tenant=acme&type=order.paid&name=order')).toMatchObject({
       ...{ code: 'SUBSCRIPTION_NOT_FOUND', detail: expect.stringContaining('Did you mean orders?') },
     })

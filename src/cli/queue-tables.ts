@@ -78,14 +78,16 @@ export function tenantLines(tenants: readonly TenantFacts[], { colors }: Output)
 }
 
 export function matchLines(matches: readonly MatchFacts[], { colors }: Output): string[] {
-  const columns = ['name', 'kind', 'gets it', 'why'].map((title) => ({ title }))
-  const rows = matches.map((facts) => [facts.name, facts.kind, facts.matches ? 'yes' : 'no', whyText(facts)])
+  const columns = ['name', 'kind', 'gets it', 'since', 'why'].map((title) => ({ title }))
+  const rows = matches.map((facts) => [
+    ...[facts.name, facts.kind, facts.matches ? 'yes' : 'no', timeText(facts.since), whyText(facts)],
+  ])
   return tableLines(columns, rows, colors.bold)
 }
 
-function whyText({ matches, paused, since }: MatchFacts): string {
+function whyText({ matches, pausedSince }: MatchFacts): string {
   const why = matches ? 'its pattern matches' : 'its pattern does not match'
-  return paused ? `${why}; paused since ${since === undefined ? '?' : timeText(since)}, so nothing is given out` : why
+  return pausedSince === undefined ? why : `${why}; paused since ${timeText(pausedSince)}, so nothing is given out`
 }
 
 /** A line for each queue in which something is left. */

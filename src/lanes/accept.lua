@@ -41,13 +41,13 @@ for _, group in ipairs(groups) do
   for i = group.from, group.to do
     local item = argv[i]
     if applied < first or is_new(item) then
-      places[used + 1], places[used + 2] = place_field(lane.name, lane.tail), item
-      lane.tail = lane.tail + 1
+      places[used + 1], places[used + 2] = place_field(name_of[lane], tail_of[lane]), item
+      tail_of[lane] = tail_of[lane] + 1
       new, bytes, used = new + 1, bytes + #item, used + 2
     end
   end
   waits(lane, new, bytes)
-  lane.entered = lane.entered + new
+  entered_of[lane] = entered_of[lane] + new
   accepted = accepted + new
 end
 in_pieces('HSET', waiting, places)

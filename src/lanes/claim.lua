@@ -27,7 +27,7 @@ if field_value and field_value ~= start then return {'replaced'} end
 
 local pieces, brought_back = 100, 0
 -- What is given, and how it is held; how many items have left their lanes, with how many bytes.
-local given, fields, gave, taken, taken_bytes = {}, {}, 0, 0, 0
+local given, fields, count_of_given, taken, taken_bytes = {}, {}, 0, 0, 0
 local held_key = held_prefix .. token
 local written_now = format('%.0f', now)
 
@@ -46,7 +46,7 @@ local function release(lapsed, back)
   for i = math.max(1, #items - pieces + 1), #items do
     local item, id, attempts = tried(items[i], claimed)
     local lane = lane_of(lane_name_of(item))
-    ids[#ids + 1], lane.held = id, lane.held - 1
+    ids[#ids + 1], held_of[lane] = id, held_of[lane] - 1
     if most_attempts > 0 and attempts >= most_attempts then
       bury(lane, id, item, lapsed_reason)
     else
@@ -80,11 +80,11 @@ local function bring_back_due()
   for i, id in ipairs(due) do
     if sub(id, 1, 1) == '@' then
       local lane = lane_of(sub(id, 2))
-      lane.not_before = 0
+      not_before[lane] = 0
       brought_back = brought_back + waits_in(lane)
     elseif items[i] then
       local lane = lane_of(lane_name_of(items[i]))
-      lane.later = lane.later - 1
+      later_of[lane] = later_of[lane] - 1
       line_up(lane, {items[i]}, false)
       brought_back = brought_back + 1
     end
@@ -96,11 +96,11 @@ end
 
 -- The items with a priority above 0, or below it, as far as they are asked for, are taken out.
 local function take_ranked(lane, from, to, wanted)
-  if lane.ranked == 0 or wanted == 0 then return {} end
-  local key = ranked_prefix .. lane.name
+  if ranked_of[lane] == 0 or wanted == 0 then return {} end
+  local key = ranked_prefix .. name_of[lane]
   local items = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, wanted)
   if #items > 0 then redis.call('ZREM', key, unpack(items)) end
-  lane.ranked = lane.ranked - #items
+  ranked_of[lane] = ranked_of[lane] - #items
   return items
 end
 
@@ -115,9 +115,9 @@ end
 -- The next items of one lane, in order: those above 0, those without a priority, those below 0.
 local function take_next(lane, wanted)
   local items, places = take_ranked(lane, '-inf', '(0', wanted), {}
-  while #items + #places < wanted and lane.head < lane.tail do
-    places[#places + 1] = place_field(lane.name, lane.head)
-    lane.head = lane.head + 1
+  while #items + #places < wanted and head_of[lane] < tail_of[lane] do
+    places[#places + 1] = place_field(name_of[lane], head_of[lane])
+    head_of[lane] = head_of[lane] + 1
   end
   for _, item in ipairs(take_places(places)) do items[#items + 1] = item end
   for _, item in ipairs(take_ranked(lane, '(0', '+inf', wanted - #items)) do items[#items + 1] = item end
@@ -126,13 +126,13 @@ end
 
 -- The item has left its lane.
 local function leaves(lane, item)
-  lane.bytes, taken, taken_bytes = lane.bytes - #item, taken + 1, taken_bytes + #item
+  bytes_of[lane], taken, taken_bytes = bytes_of[lane] - #item, taken + 1, taken_bytes + #item
 end
 
 local function give(lane, id, item)
-  gave = gave + 1
-  given[gave], fields[2 * gave - 1], fields[2 * gave] = item, id, item
-  if token == '' then lane.left = lane.left + 1 else lane.held = lane.held + 1 end
+  count_of_given = count_of_given + 1
+  given[count_of_given], fields[2 * count_of_given - 1], fields[2 * count_of_given] = item, id, item
+  if token == '' then left_of[lane] = left_of[lane] + 1 else held_of[lane] = held_of[lane] + 1 end
 end
 
 -- What was found, in order, if none of it can have expired.
@@ -162,14 +162,14 @@ local function live_items(lane, found, credit)
         items[#items + 1] = {id, item}
       else
         pieces = pieces - 1
-        lane.left = lane.left + 1
+        left_of[lane] = left_of[lane] + 1
         count('expired', 1)
       end
     end
-    found = #items < lane.planned and pieces > 0 and take_next(lane, lane.planned - #items) or {}
+    found = #items < planned[lane] and pieces > 0 and take_next(lane, planned[lane] - #items) or {}
   until #found == 0
   -- Nothing but expired ones so far: its turn is still to come.
-  if #items == 0 then lane.turn, lane.credit = false, credit end
+  if #items == 0 then turn_of[lane], credit_of[lane] = false, credit end
   return items
 end
 
@@ -193,12 +193,12 @@ end
 local function take_planned(order)
   local places = {}
   for i = 1, #order do
-    if order[i].ranked > 0 then return {} end
+    if ranked_of[order[i]] > 0 then return {} end
   end
   for i = 1, #order do
     local lane = order[i]
-    places[i] = place_field(lane.name, lane.head)
-    lane.head = lane.head + 1
+    places[i] = place_field(name_of[lane], head_of[lane])
+    head_of[lane] = head_of[lane] + 1
   end
   return take_places(places)
 end
@@ -213,9 +213,9 @@ if first_due <= now then
   first_due = first_of(later)
 end
 
-while not paused and gave < n and pieces > 0 do
+while not paused and count_of_given < n and pieces > 0 do
   line_lanes_up()
-  local order, had_credit = plan(n - gave)
+  local order, had_credit = plan(n - count_of_given)
   if #order == 0 then break end
   local found = take_planned(order)
   if #found == 0 or not give_all(order, found) then give_by_lane(order, found, had_credit) end

@@ -15,7 +15,7 @@ for i = 6, #ARGV do
     local lane = lane_of(match(letter, '^%d+\30[^\30]*\30%S+ %d+ (%S+) '))
     redis.call('HDEL', dead, ARGV[i])
     redis.call('ZREM', dead_order, ARGV[i])
-    lane.dead, lane.left = lane.dead - 1, lane.left + 1
+    dead_of[lane], left_of[lane] = dead_of[lane] - 1, left_of[lane] + 1
     discarded = discarded + 1
   end
 end

@@ -33,7 +33,7 @@ end
 put_back(items)
 for _, item in ipairs(items) do
   local lane = loaded[lane_name_of(item)]
-  lane.held = lane.held - 1
+  held_of[lane] = held_of[lane] - 1
 end
 count('held', -#items)
 redis.call('HSET', store, field, start)

@@ -44,7 +44,7 @@ end
 leave_lease()
 local after, _, attempts = tried(item, match(holder, '(%d+)$'))
 local lane = lane_of(lane_name_of(item))
-lane.held = lane.held - 1
+held_of[lane] = held_of[lane] - 1
 count('held', -1)
 if most_attempts > 0 and attempts >= most_attempts then
   bury(lane, id, after, 'it was released after its last attempt')

@@ -31,7 +31,6 @@ local most = tonumber(argv[6])
 if not revision then return {'gone'} end
 
 local concat, insert = table.concat, table.insert
-local record_bytes = struct.size(record_format)
 
 local header = '^(%S+) %d+ (%S+) %d+ %d+ %d+ (%-?%d+) %d*\n'
 local whole = header .. '{"type":"[^"\\]+","tenant":"([^"\\]+)"[^\n]*}\n.'
@@ -61,9 +60,13 @@ end
 
 local function lane_row(name, record)
   if #record ~= record_bytes then return {name} end
-  local row = numbers(struct.unpack(record_format, record))
-  -- The last one that unpack answers is where it ended.
-  row[#row] = is_weighted and redis.call('HGET', weights, name) or '1'
+  local head, tail, bytes, held, entered, left = struct.unpack(record_format, record)
+  local ranked, later_ones, dead_ones, wait, credit = 0, 0, 0, 0, 0
+  if byte(record, rest_at) == 43 then
+    ranked, later_ones, dead_ones, wait, credit = struct.unpack(rest_format, record, rest_at + 1)
+  end
+  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, entered, left, wait, credit)
+  insert(row, is_weighted and redis.call('HGET', weights, name) or '1')
   insert(row, 1, name)
   insert(row, redis.call('ZCARD', ranked_prefix .. name))
   insert(row, score(turns, name))

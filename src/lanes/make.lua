@@ -35,11 +35,11 @@ if is_weighted then
 end
 load_all(names)
 redis.call('DEL', weights)
-for _, lane in ipairs(touched) do
-  lane.weight = tonumber(weighed[lane.name] or 1)
-  if weighed[lane.name] then redis.call('HSET', weights, lane.name, weighed[lane.name]) end
+for lane = 1, lane_count do
+  weight_of[lane] = tonumber(weighed[name_of[lane]] or 1)
+  if weighed[name_of[lane]] then redis.call('HSET', weights, name_of[lane], weighed[name_of[lane]]) end
   -- The rest of a turn that was begun under another weight.
-  lane.credit = 0
+  credit_of[lane] = 0
 end
 redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0)
@@ -48,6 +48,6 @@ if is_new then
 end
 save()
 local ready = 0
-for _, lane in ipairs(touched) do if gives(lane) then ready = ready + waits_in(lane) end end
+for lane = 1, lane_count do if gives(lane) then ready = ready + waits_in(lane) end end
 wake_idle(math.min(ready, 1000))
 return is_new and {'made'} or {'raised'}

@@ -11,12 +11,12 @@ if not revision then return {'gone'} end
 
 -- The waiting items of a lane, as far as they are asked for.
 local function waiting_of(lane, wanted)
-  local items = lane.ranked > 0 and redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '-inf', '(0', 'LIMIT', 0, wanted) or {}
+  local items = ranked_of[lane] > 0 and redis.call('ZRANGEBYSCORE', ranked_prefix .. name_of[lane], '-inf', '(0', 'LIMIT', 0, wanted) or {}
   local places = {}
-  for place = lane.head, math.min(lane.tail, lane.head + wanted) - 1 do places[#places + 1] = place_field(lane.name, place) end
+  for place = head_of[lane], math.min(tail_of[lane], head_of[lane] + wanted) - 1 do places[#places + 1] = place_field(name_of[lane], place) end
   for _, item in ipairs(#places > 0 and redis.call('HMGET', waiting, unpack(places)) or {}) do items[#items + 1] = item end
-  if lane.ranked == 0 then return items end
-  for _, item in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. lane.name, '(0', '+inf', 'LIMIT', 0, wanted)) do
+  if ranked_of[lane] == 0 then return items end
+  for _, item in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. name_of[lane], '(0', '+inf', 'LIMIT', 0, wanted)) do
     items[#items + 1] = item
   end
   return items
@@ -24,7 +24,7 @@ end
 
 local reply, at = {'next'}, {}
 for _, lane in ipairs(plan(n)) do
-  at[lane] = at[lane] or {items = waiting_of(lane, lane.planned), next = 1}
+  at[lane] = at[lane] or {items = waiting_of(lane, planned[lane]), next = 1}
   reply[#reply + 1] = at[lane].items[at[lane].next]
   at[lane].next = at[lane].next + 1
 end

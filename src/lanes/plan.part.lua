@@ -6,22 +6,22 @@ local function plan(wanted)
   load_lanes(names)
   for i, lane_name in ipairs(names) do
     line[i] = loaded[lane_name]
-    line[i].planned = 0
-    if line[i].credit > 0 then had_credit[line[i]] = line[i].credit end
+    planned[line[i]] = 0
+    if credit_of[line[i]] > 0 then had_credit[line[i]] = credit_of[line[i]] end
   end
   local at, in_line, ordered = 1, #line, 0
   while ordered < wanted and at <= in_line do
     local lane = line[at]
-    local has = lane.tail - lane.head + lane.ranked - lane.planned
-    local turn = lane.credit > 0 and lane.credit or lane.weight
+    local has = tail_of[lane] - head_of[lane] + ranked_of[lane] - planned[lane]
+    local turn = credit_of[lane] > 0 and credit_of[lane] or weight_of[lane]
     local given = math.min(turn, has, wanted - ordered)
     for i = ordered + 1, ordered + given do order[i] = lane end
     ordered = ordered + given
-    lane.planned = lane.planned + given
+    planned[lane] = planned[lane] + given
     if given < turn and given < has then
-      lane.credit = turn - given
+      credit_of[lane] = turn - given
     else
-      lane.credit, lane.turn = 0, next_turn()
+      credit_of[lane], turn_of[lane] = 0, next_turn()
       if given < has then
         in_line = in_line + 1
         line[in_line] = lane

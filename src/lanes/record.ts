@@ -21,23 +21,18 @@ export interface LaneRecord {
   credit: number
 }
 
-/** In this order, eight bytes each. */
-const fields: readonly (keyof LaneRecord)[] = [
-  'head',
-  'tail',
-  'bytes',
-  'ranked',
-  'later',
-  'held',
-  'dead',
-  'entered',
-  'left',
-  'notBefore',
-  'credit',
-]
+/** In this order, as doubles; then a sign: a plus, and the rest is there, or dashes, and all of it is 0. */
+const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'entered', 'left']
+const rest: readonly (keyof LaneRecord)[] = ['ranked', 'later', 'dead', 'notBefore', 'credit']
+const restAt = 8 * first.length + 1
+const hasRest = '+'.charCodeAt(0)
 
 export function readRecord(packed: Buffer): LaneRecord {
-  const numbers = fields.map((name, i) => [name, Number(packed.readBigInt64BE(8 * i))])
+  const isThere = packed[restAt - 1] === hasRest
+  const numbers = [
+    ...first.map((name, i) => [name, packed.readDoubleLE(8 * i)]),
+    ...rest.map((name, i) => [name, isThere ? packed.readDoubleLE(restAt + 8 * i) : 0]),
+  ]
   return Object.fromEntries(numbers) as unknown as LaneRecord
 }
 

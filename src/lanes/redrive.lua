@@ -20,7 +20,7 @@ for i = 6, #ARGV do
     local lane = lane_of(lane_name_of(item))
     redis.call('HDEL', dead, ARGV[i])
     redis.call('ZREM', dead_order, ARGV[i])
-    lane.dead = lane.dead - 1
+    dead_of[lane] = dead_of[lane] - 1
     line_up(lane, {item}, false)
     redriven = redriven + 1
   end

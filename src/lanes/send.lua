@@ -57,13 +57,13 @@ end
 
 local function enter(id, lane, delay, ttl, priority, envelope)
   local expires = ttl > 0 and format('%.0f', now + ttl) or '0'
-  local item = table.concat({id, expires, lane.name, '0', '0', written_now, priority, '\n' .. envelope}, ' ')
-  lane.entered = lane.entered + 1
+  local item = table.concat({id, expires, name_of[lane], '0', '0', written_now, priority, '\n' .. envelope}, ' ')
+  entered_of[lane] = entered_of[lane] + 1
   count('in', 1)
   if delay > 0 then
     redis.call('HSET', later_items, id, item)
     redis.call('ZADD', later, now + delay, id)
-    lane.later = lane.later + 1
+    later_of[lane] = later_of[lane] + 1
     -- Nothing was due earlier: someone has to know of it.
     if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
   else

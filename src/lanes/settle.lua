@@ -57,8 +57,8 @@ load_all(names)
 local ready = 0
 
 local function wait_for(lane, ms)
-  lane.not_before = math.max(lane.not_before, now + ms)
-  redis.call('ZADD', later, lane.not_before, '@' .. lane.name)
+  not_before[lane] = math.max(not_before[lane], now + ms)
+  redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
 end
 
 local function fail(lane, item, claimed, ms, reason)
@@ -71,13 +71,13 @@ local function fail(lane, item, claimed, ms, reason)
   else
     redis.call('HSET', later_items, id, after)
     redis.call('ZADD', later, now + ms, id)
-    lane.later = lane.later + 1
+    later_of[lane] = later_of[lane] + 1
   end
 end
 
 -- What becomes of one item, by the group's outcome.
 local become = {
-  ack = function(lane) lane.left = lane.left + 1 end,
+  ack = function(lane) left_of[lane] = left_of[lane] + 1 end,
   back = function() end,
   retry = function(lane, item, claimed, first) fail(lane, item, claimed, tonumber(argv[first + 1]), argv[first + 2]) end,
   dead = function(lane, item, claimed, first) fail(lane, item, claimed, nil, argv[first + 1]) end,
@@ -90,7 +90,7 @@ for _, group in ipairs(said) do
     local claimed, each = match(redis.call('HGET', holders, group.token), '(%d+)$'), become[outcome]
     for i = 1, size do
       local lane = loaded[group.lanes[i]]
-      lane.held = lane.held - 1
+      held_of[lane] = held_of[lane] - 1
       each(lane, group.items[i], claimed, group.at[i])
     end
     if outcome == 'ack' then count('out', size) end

@@ -38,9 +38,11 @@ local idle_ms = 3000
 -- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
 -- up to 100 are whole numbers still (below 2^53).
 local class = 2 ^ 46
--- head, tail, bytes, ranked, later, held, dead, entered, left, not_before, credit. These are 88 bytes: a hash with a value of more
--- than 64 is a table from its first field on, and its cost does not grow with its lanes.
-local record_format = '>i8i8i8i8i8i8i8i8i8i8i8'
+-- A lane's record: head, tail, bytes, held, entered, left; then, behind a '+', ranked, later, dead, not_before and credit, or in their
+-- place dashes: mostly they are all 0. It has 89 bytes: a hash with a value of more than 64 is a table from its first field on, and
+-- its cost does not grow with its lanes.
+local record_format, rest_format = '<dddddd', '<ddddd'
+local record_bytes, rest_at = 89, 49
 
 if not now then
   local time = redis.call('TIME')
@@ -56,9 +58,16 @@ local turn_before = tonumber(known[7] or 0)
 local last_turn = turn_before
 
 local long_name = string.rep('-', 65)
+local no_rest = string.rep('-', record_bytes - rest_at + 1)
 -- Places of a new lane begin in the middle: there is room before them for what is put back.
-local no_record = struct.pack(record_format, 2 ^ 40, 2 ^ 40, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-local loaded, touched, counted = {}, {}, {}
+local no_record = struct.pack(record_format, 2 ^ 40, 2 ^ 40, 0, 0, 0, 0) .. no_rest
+
+-- A lane is a number here, and what is known of it lies in these lists: a table for each would cost as much as all else.
+local lane_count, loaded, counted = 0, {}, {}
+local name_of, weight_of, head_of, tail_of, bytes_of, held_of, entered_of, left_of = {}, {}, {}, {}, {}, {}, {}, {}
+local ranked_of, later_of, dead_of, not_before, credit_of = {}, {}, {}, {}, {}
+-- Whether it is in line; the number that it is to have there; how many items it is to give.
+local gave, turn_of, planned = {}, {}, {}
 
 local function count(name, by) counted[name] = (counted[name] or 0) + by end
 
@@ -66,35 +75,38 @@ local function count(name, by) counted[name] = (counted[name] or 0) + by end
 local noted = {}
 local function note(name, value) noted[#noted + 1], noted[#noted + 2] = name, value end
 
-local function waits_in(lane) return lane.tail - lane.head + lane.ranked end
+local function waits_in(lane) return tail_of[lane] - head_of[lane] + ranked_of[lane] end
 
-local function gives(lane) return lane.tail - lane.head + lane.ranked > 0 and lane.weight > 0 and lane.not_before == 0 end
+local function gives(lane) return tail_of[lane] - head_of[lane] + ranked_of[lane] > 0 and weight_of[lane] > 0 and not_before[lane] == 0 end
+
+local function load_lane(name, record, weight)
+  local lane = lane_count + 1
+  lane_count, loaded[name] = lane, lane
+  name_of[lane], weight_of[lane], turn_of[lane] = name, weight, false
+  head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], entered_of[lane], left_of[lane] = struct.unpack(record_format, record)
+  if byte(record, rest_at) == 43 then
+    ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
+  else
+    ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
+  end
+  gave[lane] = gives(lane)
+end
 
 -- At most 1,000 names.
 local function load_lanes(names)
-  local missing = {}
+  local missing, count_of_missing = {}, 0
   for i = 1, #names do
     local name = names[i]
     if loaded[name] == nil then
-      loaded[name] = false
-      missing[#missing + 1] = name
+      count_of_missing = count_of_missing + 1
+      loaded[name], missing[count_of_missing] = false, name
     end
   end
-  if #missing == 0 then return end
+  if count_of_missing == 0 then return end
   local records = redis.call('HMGET', lanes, unpack(missing))
-  local weighed = is_weighted and redis.call('HMGET', weights, unpack(missing)) or {}
-  for i = 1, #missing do
-    local head, tail, bytes, ranked, later_ones, held, dead_ones, entered, left, not_before, credit =
-      struct.unpack(record_format, records[i] or no_record)
-    -- 16 fields, all of them here: one more, or one later, doubles what a lane costs.
-    local lane = {
-      name = missing[i], weight = tonumber(weighed[i] or 1), head = head, tail = tail, bytes = bytes, ranked = ranked,
-      later = later_ones, held = held, dead = dead_ones, entered = entered, left = left, not_before = not_before, credit = credit,
-      gave = false, turn = false, planned = 0,
-    }
-    lane.gave = gives(lane)
-    loaded[lane.name] = lane
-    touched[#touched + 1] = lane
+  local weighed = is_weighted and redis.call('HMGET', weights, unpack(missing))
+  for i = 1, count_of_missing do
+    load_lane(missing[i], records[i] or no_record, weighed and tonumber(weighed[i] or 1) or 1)
   end
 end
 
@@ -140,20 +152,19 @@ end
 -- Puts the touched lanes that can give now in line, in the order in which they were touched, and takes the others out.
 local function line_lanes_up()
   local numbers, count_of_numbers, out = {}, 0, {}
-  for i = 1, #touched do
-    local lane = touched[i]
+  for lane = 1, lane_count do
     if gives(lane) then
-      if not lane.gave then lane.turn = next_turn() end
-      if lane.turn then
-        numbers[count_of_numbers + 1], numbers[count_of_numbers + 2] = turn_text(lane.turn), lane.name
+      if not gave[lane] then turn_of[lane] = next_turn() end
+      if turn_of[lane] then
+        numbers[count_of_numbers + 1], numbers[count_of_numbers + 2] = turn_text(turn_of[lane]), name_of[lane]
         count_of_numbers = count_of_numbers + 2
       end
-      lane.gave = true
+      gave[lane] = true
     else
-      if lane.gave then out[#out + 1] = lane.name end
-      lane.gave, lane.credit = false, 0
+      if gave[lane] then out[#out + 1] = name_of[lane] end
+      gave[lane], credit_of[lane] = false, 0
     end
-    lane.turn = false
+    turn_of[lane] = false
   end
   in_pieces('ZREM', turns, out)
   in_pieces('ZADD', turns, numbers)
@@ -169,15 +180,16 @@ end
 local function save()
   line_lanes_up()
   local records, count_of_records, gone = {}, 0, {}
-  for i = 1, #touched do
-    local lane = touched[i]
-    if lane.tail - lane.head + lane.ranked + lane.later + lane.held + lane.dead + lane.not_before > 0 then
-      records[count_of_records + 1] = lane.name
-      records[count_of_records + 2] = struct.pack(record_format, lane.head, lane.tail, lane.bytes, lane.ranked, lane.later, lane.held,
-        lane.dead, lane.entered, lane.left, lane.not_before, lane.credit)
+  for lane = 1, lane_count do
+    local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane]
+    if tail_of[lane] - head_of[lane] + held_of[lane] + rest > 0 then
+      records[count_of_records + 1], records[count_of_records + 2] = name_of[lane], struct.pack(record_format, head_of[lane],
+        tail_of[lane], bytes_of[lane], held_of[lane], entered_of[lane], left_of[lane])
+        .. (rest + credit_of[lane] == 0 and no_rest or '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane],
+          not_before[lane], credit_of[lane]))
       count_of_records = count_of_records + 2
     else
-      gone[#gone + 1] = lane.name
+      gone[#gone + 1] = name_of[lane]
     end
   end
   in_pieces('HSET', lanes, records)
@@ -199,7 +211,7 @@ end
 
 -- So many more wait in the lane, of so many bytes.
 local function waits(lane, items, bytes)
-  lane.bytes = lane.bytes + bytes
+  bytes_of[lane] = bytes_of[lane] + bytes
   count('waiting', items)
   count('bytes', bytes)
 end
@@ -214,16 +226,16 @@ local function line_up(lane, items, at_head)
     if priority ~= 0 then
       ranked[#ranked + 1], ranked[#ranked + 2] = place_of(priority, at_head), item
     elseif at_head then
-      lane.head = lane.head - 1
-      plain[#plain + 1], plain[#plain + 2] = place_field(lane.name, lane.head), item
+      head_of[lane] = head_of[lane] - 1
+      plain[#plain + 1], plain[#plain + 2] = place_field(name_of[lane], head_of[lane]), item
     else
-      plain[#plain + 1], plain[#plain + 2] = place_field(lane.name, lane.tail), item
-      lane.tail = lane.tail + 1
+      plain[#plain + 1], plain[#plain + 2] = place_field(name_of[lane], tail_of[lane]), item
+      tail_of[lane] = tail_of[lane] + 1
     end
   end
   in_pieces('HSET', waiting, plain)
-  in_pieces('ZADD', ranked_prefix .. lane.name, ranked)
-  lane.ranked = lane.ranked + #ranked / 2
+  in_pieces('ZADD', ranked_prefix .. name_of[lane], ranked)
+  ranked_of[lane] = ranked_of[lane] + #ranked / 2
   waits(lane, #items, bytes)
 end
 
@@ -270,13 +282,13 @@ end
 local function bury(lane, id, item, reason)
   redis.call('HSET', dead, id, format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
   redis.call('ZADD', dead_order, now, id)
-  lane.dead = lane.dead + 1
+  dead_of[lane] = dead_of[lane] + 1
   if redis.call('HLEN', dead) <= most_dead then return end
   local oldest = redis.call('ZPOPMIN', dead_order)[1]
   local its_lane = match(redis.call('HGET', dead, oldest), '^%d+\30[^\30]*\30%S+ %d+ (%S+) ')
   redis.call('HDEL', dead, oldest)
   local gives_way = lane_of(its_lane)
-  gives_way.dead, gives_way.left = gives_way.dead - 1, gives_way.left + 1
+  dead_of[gives_way], left_of[gives_way] = dead_of[gives_way] - 1, left_of[gives_way] + 1
   count('dropped', 1)
 end
 

@@ -42,9 +42,10 @@ export interface MatchFacts {
   kind: Subscription['kind']
   matches: boolean
   why: 'matches' | 'pattern'
-  /** Its store hands nothing out, since when (ms). */
-  paused?: boolean
-  since?: number
+  /** When it was created: what was published before, it has only if it was told to begin earlier. ms. */
+  since: number
+  /** Its store hands nothing out since then; what comes is kept. ms. */
+  pausedSince?: number
 }
 
 export interface SubscriptionsView {
@@ -106,11 +107,13 @@ export class Subscriptions implements SubscriptionsView {
   }
 
   async #matchOf(subscription: Subscription, tenant: string, type: string): Promise<MatchFacts> {
-    const { name, kind, match } = subscription
+    const { name, kind, match, born } = subscription
     const matches = match !== null && compilePattern(match).matches(tenant, type)
-    const since = await this.#options.sinks[kind]?.pausedSince?.(name)
-    const paused = since === undefined ? {} : { paused: true, since }
-    return { name, kind, matches, why: matches ? 'matches' : 'pattern', ...paused }
+    const pausedSince = await this.#options.sinks[kind]?.pausedSince?.(name)
+    const paused = pausedSince === undefined ? {} : { pausedSince }
+    // Revisions are the server's clock in µs.
+    const since = Math.floor(born / 1000)
+    return { name, kind, matches, why: matches ? 'matches' : 'pattern', since, ...paused }
   }
 
   async #all(): Promise<Subscription[]> {

@@ -372,10 +372,10 @@ function planting(line: string, bug: string): Plant {
 }
 
 const bugs: [what: string, line: string, bug: string][] = [
-  ['a lane is put in line when its list was empty', 'lane.gave = gives(lane)', 'lane.gave = waits_in(lane) > 0'],
-  ['a drained lane keeps its place', 'if lane.gave then out[#out + 1] = lane.name end', ''],
-  ['a lane that was served keeps its number', 'lane.credit, lane.turn = 0, next_turn()', 'lane.credit = 0'],
-  ['the rest of a turn is forgotten', 'lane.credit = turn - given', 'lane.credit = 0'],
+  ['a lane is put in line when its list was empty', 'gave[lane] = gives(lane)', 'gave[lane] = waits_in(lane) > 0'],
+  ['a drained lane keeps its place', 'if gave[lane] then out[#out + 1] = name_of[lane] end', ''],
+  ['a lane that was served keeps its number', 'credit_of[lane], turn_of[lane] = 0, next_turn()', 'credit_of[lane] = 0'],
+  ['the rest of a turn is forgotten', 'credit_of[lane] = turn - given', 'credit_of[lane] = 0'],
   ['a lapsed lease is no attempt', 'attempts = tonumber(attempts) + 1', 'attempts = tonumber(attempts)'],
   ['what is handed back goes to the end', 'elseif at_head then', 'elseif false then'],
   ['an accept is applied twice', 'if applied < first or is_new(item) then', 'if true then'],

@@ -17,7 +17,7 @@ function subscriptionsOn(namespace: string, sinkOf: (sink: QueueSink) => QueueSi
   const backbone = new Backbone(settings)
   onTestFinished(() => backbone.close())
   const open = async () => ({ ...settings, namespace, connection: (await backbone.open()).reads })
-  const sinks = { queue: sinkOf(new QueueSink(open)) }
+  const sinks = { queue: sinkOf(new QueueSink(open, () => undefined)) }
   return new Subscriptions({ ...settings, source: backbone, sinks })
 }
 

@@ -28,9 +28,9 @@ export interface SpoiledQueue {
 /** As store.part.lua packs it. */
 export function packRecord(record: LaneRecord): Buffer {
   const { head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, credit } = record
-  const numbers = [head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, credit]
-  const packed = Buffer.alloc(8 * numbers.length)
-  for (const [i, number] of numbers.entries()) packed.writeBigInt64BE(BigInt(number), 8 * i)
+  const packed = Buffer.alloc(89, '+')
+  for (const [i, number] of [head, tail, bytes, held, entered, left].entries()) packed.writeDoubleLE(number, 8 * i)
+  for (const [i, number] of [ranked, later, dead, notBefore, credit].entries()) packed.writeDoubleLE(number, 49 + 8 * i)
   return packed
 }
 

@@ -134,6 +134,11 @@ export class Queues {
     }
   }
 
+  /** Items were sent to this queue on the connection of its claims. */
+  expect(queue: string): void {
+    for (const worker of this.#running) worker.expect(queue)
+  }
+
   get areRunning(): boolean {
     return this.#running.size > 0
   }

@@ -18,10 +18,13 @@ export interface QueueSinkGround {
 
 export class QueueSink implements RoutedSink {
   readonly #open: () => Promise<QueueSinkGround>
+  readonly #sent: (queue: string) => void
   #ground: QueueSinkGround | undefined
 
-  constructor(open: () => Promise<QueueSinkGround>) {
+  /** `sent` hears of each queue to which items are on their way. */
+  constructor(open: () => Promise<QueueSinkGround>, sent: (queue: string) => void) {
     this.#open = open
+    this.#sent = sent
   }
 
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
@@ -37,7 +40,11 @@ export class QueueSink implements RoutedSink {
     const ground = this.#ground
     if (!ground) return deliveries.map((delivery) => this.#acceptWhenOpen(partition, delivery))
     return inTheSameWrite(ground.connection.redis, () =>
-      deliveries.map((delivery) => this.#accept(ground, partition, delivery)),
+      deliveries.map((delivery) => {
+        const accepted = this.#accept(ground, partition, delivery)
+        this.#sent(delivery.subscription.name)
+        return accepted
+      }),
     )
   }
 

@@ -5,6 +5,7 @@
  *   flowing   there may be more: it is asked as soon as there is room
  *   ended     nothing is claimed any more
  *
+ * Up to two claims are under way, of half the room each: Redis makes one ready while this process works on the other.
  * A claim whose answer was lost is repeated under its token and gets what it had been given. A lease is renewed only while
  * this process knows what it holds.
  */
@@ -47,6 +48,7 @@ export interface SourceOptions {
 
 const lookMs = 1_000
 const mostPerClaim = 1_000
+const mostClaims = 2
 
 export class Source {
   readonly #context: SourceContext
@@ -60,9 +62,12 @@ export class Source {
   #settings: QueueSettings | undefined
   #revision = -1
   #reloading = false
-  #claiming = false
-  #token: string | undefined
+  /** Claims under way, with how many items they ask for. */
+  readonly #claims = new Map<string, number>()
+  /** A claim that had no answer: to be repeated. */
+  #unanswered: { token: string; n: number } | undefined
   #dry = false
+  #wakes = 0
   #isGone = false
   #due: Timer | undefined
   #dueAt = 0
@@ -99,7 +104,7 @@ export class Source {
 
   /** The last claim found nothing more to give, and nothing has been heard since. */
   get isDry(): boolean {
-    return this.#dry && !this.#claiming
+    return this.#dry && this.#claims.size === 0
   }
 
   async start(): Promise<void> {
@@ -118,11 +123,25 @@ export class Source {
     this.fill()
   }
 
+  /** Items that claims under way may bring. */
+  get coming(): number {
+    let coming = 0
+    for (const n of this.#claims.values()) coming += n
+    return coming
+  }
+
   /** Claims as many as there is room for, unless it is known that there are none. */
   fill(): void {
-    if (this.#claiming || this.#dry || this.#ended || !this.#context.connection.isReady) return
-    const n = Math.min(mostPerClaim, this.#options.room())
-    if (n > 0) void this.#claim(n)
+    while (this.#claims.size < mostClaims && !this.#dry && !this.#ended && this.#context.connection.isReady) {
+      const n = Math.min(mostPerClaim, this.#options.room())
+      if (n <= 0) return
+      void this.#claim(this.#unanswered ?? { token: this.#context.randomness.id(), n })
+    }
+  }
+
+  /** Something was sent to the store on this connection: a claim right behind it finds it, a hint would come later. */
+  expect(): void {
+    if (this.#dry && this.#claims.size === 0) this.#wake()
   }
 
   /** The next item whose lease is certain; undefined when none waits. */
@@ -197,6 +216,7 @@ export class Source {
   }
 
   #wake(): void {
+    this.#wakes += 1
     this.#dry = false
     this.#options.changed()
   }
@@ -210,23 +230,26 @@ export class Source {
     })
   }
 
-  async #claim(n: number): Promise<void> {
+  async #claim({ token, n }: { token: string; n: number }): Promise<void> {
     const { store, worker, start } = this.#options
-    const { clock, randomness, telemetry } = this.#context
+    const { clock, telemetry } = this.#context
     const { leaseMs } = this.settings
-    this.#claiming = true
-    this.#token ??= randomness.id()
-    const token = this.#token
+    this.#unanswered = undefined
+    this.#claims.set(token, n)
     const sentAt = clock.monotonicMs()
+    const wakes = this.#wakes
     try {
       const reply = await store.claim({ token, n, leaseMs, worker, start, idleName: this.#idleName })
-      this.#token = undefined
       this.#answered(reply, token, sentAt + leaseMs, n)
+      // What it was woken for may have come after the claim: hints take another way than answers.
+      if (this.#wakes !== wakes) this.#dry = false
     } catch (error) {
       this.#dry = true
+      // Of several the last one: what the others were given lapses.
+      this.#unanswered = { token, n }
       if (!mayPass(error)) telemetry.emit('queue.stuck', { queue: this.queue, problem: errorText(error) })
     }
-    this.#claiming = false
+    this.#claims.delete(token)
     this.#options.changed()
   }
 

@@ -42,6 +42,9 @@ interface Seat {
   credit: number
 }
 
+/** Fewer than one in so many of what there is room for. */
+const crumbs = 8
+
 const doneOutcome: Outcome = { kind: 'ack' }
 
 export class QueueWorker {
@@ -96,6 +99,11 @@ export class QueueWorker {
     return new Promise((resolve) => this.#changed.push(resolve))
   }
 
+  /** Items were sent to this queue on the connection of its claims. */
+  expect(queue: string): void {
+    for (const { source } of this.#seats) if (source.queue === queue) source.expect()
+  }
+
   close(timeoutMs: number): Promise<void> {
     this.#closing ??= this.#close(timeoutMs)
     return this.#closing
@@ -124,16 +132,21 @@ export class QueueWorker {
     return this.#settings.batch ?? 1
   }
 
-  /** What can start now and a quarter more; several queues share it by weight, unless the others have nothing. */
+  /**
+   * How many one claim may bring: of what can start now and a quarter more, half at most, so that the next claim is under way while
+   * these are worked on; and no crumbs as long as there is something to do. Several queues share it by weight, unless the others have
+   * nothing.
+   */
   #room(seat: Seat): number {
     const { concurrency } = this.#settings
     const ahead = Math.floor((concurrency * this.#perSlot) / 4)
-    if (2 * seat.source.waiting > ahead) return 0
-    const waiting = this.#seats.reduce((sum, { source }) => sum + source.waiting, 0)
-    const free = (concurrency - this.#slots) * this.#perSlot + ahead - waiting
+    const capacity = concurrency * this.#perSlot + ahead
+    const taken = this.#seats.reduce((sum, { source }) => sum + source.waiting + source.coming, 0)
+    const free = capacity - this.#slots * this.#perSlot - taken
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
     const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
-    return Math.ceil(free * share)
+    const n = Math.min(Math.ceil(free * share), Math.ceil(capacity / 2))
+    return n * crumbs < capacity && seat.source.waiting + seat.source.coming > 0 ? 0 : n
   }
 
   #pump(): void {
