@@ -93,7 +93,7 @@ export function checkQueues(facts, options) {
     { what: 'leftovers', among: history.of('left').length, of: 'looks at what is left', found: findLeftovers(history) },
     {
       ...{ what: 'surprises', among: faults.length, of: 'faults', found: findSurprises(history, options) },
-      note: `${history.of('missed').length} not struck as planned, ${history.of('unstarted').length} starts failed`,
+      note: `${history.of('missed').length} not struck as planned`,
     },
   ]
   const tooFew = [
@@ -399,7 +399,9 @@ function findSurprises({ of }, { memoryName }) {
   const isExpected = ({ t, code }) =>
     code === 'REDIS_OUT_OF_MEMORY' && scarce.some((one) => t >= one.t && t <= one.until + 1e6)
   return [
-    ...of('crashed').map(({ worker, code, signal }) => `${worker} ended by itself with ${signal ?? `exit ${code}`}`),
+    ...[...of('crashed'), ...of('unstarted')].map(
+      ({ worker, code, signal }) => `${worker} ended by itself with ${signal ?? `exit ${code}`}`,
+    ),
     ...of('stalled').map(({ what, tookMs }) => `${what}: not within ${(tookMs / 1000).toFixed(0)} s`),
     ...of('gap').map(({ worker, said }) => `${worker} was told of a gap in partition ${said}`),
     // A queue that is there for a moment only may be met by a router before its store is made.

@@ -43,8 +43,15 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
     network.seen(call.script)
     for (const [kind, fact] of factsOf(call)) {
       history.add(kind, { t, answeredAt, worker: name, busName, ...fact })
-      if (worker && kind === 'granted') for (const id of fact.ids) worker.claimed.add(`${fact.queue} ${id}`)
+      if (kind === 'granted') for (const id of fact.ids) given(worker, `${fact.queue} ${id}`)
+      if (kind === 'settled') worker?.claimed.delete(`${fact.queue} ${fact.id}`)
     }
+  }
+
+  /** Whoever had it before has lost it. */
+  function given(worker, key) {
+    for (const other of crew.values()) other.claimed.delete(key)
+    worker?.claimed.add(key)
   }
 
   async function hire(place) {

@@ -1,9 +1,11 @@
 /** A connection that breaks while a queue is used: what may be repeated is repeated, and what may not ends with an error of ours. */
 import { describe, expect, test } from 'vitest'
+import type { BusOptions } from '../../src/bus-options.ts'
 import { claimScript, enterScript, extendScript, makeScript, removeScript } from '../../src/lanes/scripts.ts'
+import { queueKeys } from '../../src/redis/keys.ts'
 import type { Script } from '../../src/redis/script.ts'
 import { eventually } from '../support/eventually.ts'
-import type { Decision } from '../support/proxy.ts'
+import type { Command, Decision } from '../support/proxy.ts'
 import { type FaultyPlace, faultyPlace } from './storm.ts'
 
 /** Decides about the next call of this script only; answers whether it has come. */
@@ -83,5 +85,56 @@ describe.each(['cut-before', 'drop-reply'] as const)('%s', (decision) => {
     await mail.send({})
     await next(place, claimScript, decision)
     await expect(mail.pop()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' })
+  })
+})
+
+describe('a worker over two queues whose connection breaks when it knows the one and not yet the other', () => {
+  const names = ['mail', 'bills']
+
+  async function worksOn(place: FaultyPlace, options: BusOptions) {
+    const handled: string[] = []
+    const bus = place.bus(options)
+    const queues = names.map((name) => bus.queue(name))
+    bus.work(queues, ({ id }) => void handled.push(id))
+    await bus.run({ signals: false })
+    const sent = await Promise.all(queues.map((queue) => queue.send({})))
+    await eventually(() => sent.every(({ id }) => handled.includes(id)))
+    await bus.close()
+  }
+
+  test('begins with both', async () => {
+    const place = await faultyPlace()
+    const { proxy } = place
+    await worksOn(place, {})
+    let looks = 0
+    const isLook = ({ name, args: [key] }: Command) => name === 'HGET' && String(key).endsWith(':subscriptions')
+    proxy.onCommand((command) => {
+      looks += isLook(command) ? 1 : 0
+      return 'forward'
+    })
+    await worksOn(place, {})
+    let left = looks
+    proxy.onCommand((command) => {
+      left -= isLook(command) ? 1 : 0
+      // The last one is of the second queue.
+      return isLook(command) && left === 0 ? 'cut-before' : 'forward'
+    })
+    await worksOn(place, {})
+    expect(left).toBeLessThanOrEqual(0)
+  })
+
+  test('under a name that it had before, takes over in both before it claims', async () => {
+    const place = await faultyPlace()
+    await worksOn(place, { worker: 'w1' })
+    for (const name of names)
+      await place.redis.hset(queueKeys(place.namespace, name).store, 'worker:w1', 'its earlier self')
+    let enters = 0
+    place.proxy.onCommand(({ args: [which] }) => {
+      if (String(which) !== enterScript.sha) return 'forward'
+      enters += 1
+      return enters === 2 ? 'cut-before' : 'forward'
+    })
+    await worksOn(place, { worker: 'w1' })
+    expect(enters).toBeGreaterThan(2)
   })
 })

@@ -1,6 +1,7 @@
 /**
  * One queue as a worker draws from it: claims, keeps the leases alive, hands items out in the order of their turns, settles.
  *
+ *   starting  its definition is not known yet, or its earlier self not replaced: nothing is claimed, whoever asks
  *   dry       the last claim got less than it asked for: a hint, something due or a slow look makes it ask again
  *   flowing   there may be more: it is asked as soon as there is room
  *   ended     nothing is claimed any more
@@ -73,6 +74,7 @@ export class Source {
   #dueAt = 0
   #look: Timer | undefined
   #renewal: Timer | undefined
+  #started = false
   #ended = false
 
   constructor(context: SourceContext, options: SourceOptions) {
@@ -120,6 +122,7 @@ export class Source {
     )
     this.#lookAgain()
     this.#renewSoon()
+    this.#started = true
     this.fill()
   }
 
@@ -132,6 +135,7 @@ export class Source {
 
   /** Claims as many as there is room for, unless it is known that there are none. */
   fill(): void {
+    if (!this.#started) return
     while (this.#claims.size < mostClaims && !this.#dry && !this.#ended && this.#context.connection.isReady) {
       const n = Math.min(mostPerClaim, this.#options.room())
       if (n <= 0) return
