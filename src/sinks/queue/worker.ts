@@ -58,6 +58,7 @@ export class QueueWorker {
   /** Handlers that run: a batch is one. */
   #slots = 0
   #begun = 0
+  #filling = false
   #closing: Promise<void> | undefined
   #changed: (() => void)[] = []
 
@@ -155,8 +156,18 @@ export class QueueWorker {
       if (!batch) break
       this.#begin(batch.source, batch.items)
     }
-    if (!this.#closing) for (const { source } of this.#seats) source.fill()
+    this.#fillSoon()
     for (const told of this.#changed.splice(0)) told()
+  }
+
+  /** When all that ends in this tick has ended: one claim for all of it. */
+  #fillSoon(): void {
+    if (this.#filling || this.#closing) return
+    this.#filling = true
+    process.nextTick(() => {
+      this.#filling = false
+      if (!this.#closing) for (const { source } of this.#seats) source.fill()
+    })
   }
 
   /** From the queue whose turn it is, as many as one handler takes. */
