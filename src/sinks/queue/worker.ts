@@ -142,12 +142,13 @@ export class QueueWorker {
     const { concurrency } = this.#settings
     const ahead = Math.floor((concurrency * this.#perSlot) / 4)
     const capacity = concurrency * this.#perSlot + ahead
-    const taken = this.#seats.reduce((sum, { source }) => sum + source.waiting + source.coming, 0)
-    const free = capacity - this.#slots * this.#perSlot - taken
+    const free = capacity - this.#slots * this.#perSlot
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
     const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
-    const n = Math.min(Math.ceil(free * share), Math.ceil(capacity / 2))
-    return n * crumbs < capacity && seat.source.waiting + seat.source.coming > 0 ? 0 : n
+    const { waiting, coming } = seat.source
+    // Whatever the others have: the one whose turn it is could not begin otherwise.
+    const n = Math.min(Math.ceil(free * share) - waiting - coming, Math.ceil(capacity / 2))
+    return n * crumbs < capacity && waiting + coming > 0 ? 0 : n
   }
 
   #pump(): void {
