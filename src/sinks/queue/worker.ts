@@ -58,6 +58,7 @@ export class QueueWorker {
   /** Handlers that run: a batch is one. */
   #slots = 0
   #begun = 0
+  #filling = false
   #closing: Promise<void> | undefined
   #changed: (() => void)[] = []
 
@@ -141,12 +142,13 @@ export class QueueWorker {
     const { concurrency } = this.#settings
     const ahead = Math.floor((concurrency * this.#perSlot) / 4)
     const capacity = concurrency * this.#perSlot + ahead
-    const taken = this.#seats.reduce((sum, { source }) => sum + source.waiting + source.coming, 0)
-    const free = capacity - this.#slots * this.#perSlot - taken
+    const free = capacity - this.#slots * this.#perSlot
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
     const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
-    const n = Math.min(Math.ceil(free * share), Math.ceil(capacity / 2))
-    return n * crumbs < capacity && seat.source.waiting + seat.source.coming > 0 ? 0 : n
+    const { waiting, coming } = seat.source
+    // Whatever the others have: the one whose turn it is could not begin otherwise.
+    const n = Math.min(Math.ceil(free * share) - waiting - coming, Math.ceil(capacity / 2))
+    return n * crumbs < capacity && waiting + coming > 0 ? 0 : n
   }
 
   #pump(): void {
@@ -155,8 +157,18 @@ export class QueueWorker {
       if (!batch) break
       this.#begin(batch.source, batch.items)
     }
-    if (!this.#closing) for (const { source } of this.#seats) source.fill()
+    this.#fillSoon()
     for (const told of this.#changed.splice(0)) told()
+  }
+
+  /** When all that ends in this tick has ended: one claim for all of it. */
+  #fillSoon(): void {
+    if (this.#filling || this.#closing) return
+    this.#filling = true
+    process.nextTick(() => {
+      this.#filling = false
+      if (!this.#closing) for (const { source } of this.#seats) source.fill()
+    })
   }
 
   /** From the queue whose turn it is, as many as one handler takes. */
