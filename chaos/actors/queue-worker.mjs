@@ -5,6 +5,8 @@
  *
  *   block <ms>   be busy now
  *
+ * It says "late <ms>" when its own loop was.
+ *
  * One in ten handlings fails, poison always does, one in a hundred takes longer than the lease.
  *
  * Arguments: URL of Redis, namespace, worker's name or '-', 'worker' or 'router', timing of the group and queues as JSON.
@@ -19,6 +21,7 @@ const [redis, namespace, name, role, group, queues] = process.argv.slice(2)
 const shares = { fail: 0.1, retry: 0.02, slow: 0.01 }
 const longestMs = 20
 const slowMs = 1_500
+const pulseMs = 100
 
 // Not process.stdout, which keeps lines back while its reader is slow: what was said before a SIGKILL must have been said.
 const say = (kind, ...fields) => void writeSync(1, `${kind} ${nowUs()} ${fields.join(' ')}\n`)
@@ -84,6 +87,14 @@ function block(ms) {
   const end = nowUs() + ms * 1000
   while (nowUs() < end);
 }
+
+// A machine that has no time for it: what was late then says nothing about queues.
+let pulse = nowUs()
+setInterval(() => {
+  const lateMs = Math.round((nowUs() - pulse) / 1000) - pulseMs
+  pulse = nowUs()
+  if (lateMs > pulseMs) say('late', lateMs)
+}, pulseMs)
 
 createInterface({ input: process.stdin })
   .on('line', (line) => {

@@ -38,11 +38,11 @@ export function readLeases({ of }) {
   }
   const leases = new Map()
   const leaseOf = (queue, token) => `${queue} ${token}`
-  const lasts = (queue, token, end, by) => {
+  const lasts = (queue, token, end, by, latest = end) => {
     const key = leaseOf(queue, token)
     const ends = leases.get(key)
-    if (ends) ends.push({ end, by })
-    else leases.set(key, [{ end, by }])
+    if (ends) ends.push({ end, by, latest })
+    else leases.set(key, [{ end, by, latest }])
   }
   for (const { queue, token, now, leaseMs, ids, attempts, worker, busName, t, answeredAt } of of('granted')) {
     const at = now * 1000
@@ -69,8 +69,10 @@ export function readLeases({ of }) {
       isExtension: true,
     })
   }
-  for (const { queue, tokens, leaseMs, t } of of('renewed'))
-    for (const token of tokens) lasts(queue, token, serverUs(t) + leaseMs * 1000, serverUs(t))
+  // Carried out at some time between the two.
+  for (const { queue, tokens, leaseMs, t, answeredAt } of of('renewed'))
+    for (const token of tokens)
+      lasts(queue, token, serverUs(t) + leaseMs * 1000, serverUs(t), serverUs(answeredAt) + leaseMs * 1000)
   for (const fact of of('settled')) item(fact.queue, fact.id).settles.push(fact)
   for (const fact of of('began')) item(fact.queue, fact.id).begins.push(fact)
   for (const fact of of('ended')) item(fact.queue, fact.id).ends.push(fact)
@@ -83,7 +85,8 @@ export function readLeases({ of }) {
   /** By the server's clock: when the lease ended at the latest, as far as is certain before this moment. */
   const endOf = (queue, token, before) =>
     Math.max(0, ...leases.get(leaseOf(queue, token)).flatMap(({ end, by }) => (by <= before ? [end] : [])))
-  return { items, serverUs, endOf }
+  const latestEndOf = (queue, token) => Math.max(...leases.get(leaseOf(queue, token)).map(({ latest }) => latest))
+  return { items, serverUs, endOf, latestEndOf }
 }
 
 /** Answers { links, repeats, found }: each way from one grant to the next, with its cause. */

@@ -299,16 +299,18 @@ function findDisorder({ of }, { items, serverUs }, { queues, restartName, redeli
 /**
  * What the killed held. By the server's order: once its lease has lapsed, no claim that brought everything back comes away with
  * less than it asked for and without the item. By time, from the kill, or from when the dead one's claim arrived, until it was given
- * to another: judged where a worker that lived on waited for work when the lease lapsed, and nothing had struck Redis.
+ * to another: judged where a worker that lived on, and had its share of the machine, waited for work when the lease lapsed, and
+ * nothing had struck Redis.
  */
-function findSlowRedeliveries({ of }, { links }, { endOf, serverUs }, { killName, redeliveryMs }) {
+function findSlowRedeliveries({ of }, { links }, { latestEndOf, serverUs }, { killName, redeliveryMs }) {
   const killsOf = new Map(
     of('fault')
       .filter(({ fault }) => fault === killName)
       .map((kill) => [kill.worker, kill]),
   )
-  const others = of('fault').filter(({ worker }) => worker === undefined)
-  const struck = groupSorted([...of('fault'), ...of('network')], ({ worker }) => worker, byTime)
+  const late = of('late')
+  const others = [...of('fault'), ...late].filter(({ worker }) => worker === undefined)
+  const struck = groupSorted([...of('fault'), ...of('network'), ...late], ({ worker }) => worker, byTime)
   const shorts = groupSorted(
     of('short'),
     ({ queue }) => queue,
@@ -330,7 +332,7 @@ function findSlowRedeliveries({ of }, { links }, { endOf, serverUs }, { killName
     const tookMs = (second.answeredAt - from) / 1000
     if (tookMs < 0) continue
     all.push(tookMs)
-    const lapse = endOf(queue, first.token, second.at) / 1000
+    const lapse = latestEndOf(queue, first.token) / 1000
     const near = between(shorts.get(queue) ?? [], lapse - waitingMs, second.at / 1000 - 1)
     const empty = near.find(({ now, isAll, t }) => isAll && now > lapse + 1 && serverUs(t) / 1000 > lapse + 1)
     if (empty)

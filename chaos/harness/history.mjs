@@ -21,6 +21,7 @@
  *   began    { worker, queue, id, attempt, tenant, n }  a handler was given the item
  *   ended    { worker, queue, id, how }                 a handler was through with it: done, failed or retry
  *   network  { script, fault, worker }                  what became of a call
+ *   late     { worker, until }                          a process, without a worker the harness, had no time from t until then
  *   clock    { offsetUs }                               the server's clock, less this one
  *   store    { queue, entered, out, … }                 counts of a queue in a quiet moment; dead: its letters in the end
  *   fsck     { findings }                               drained: without memory; fair: of all claims; left: in the end

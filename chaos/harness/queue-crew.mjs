@@ -90,7 +90,8 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
     } else if (kind === 'ended') {
       worker.inHand.delete(key)
       history.add(kind, { t, worker: worker.name, queue, id, how: fields[2] })
-    } else history.add(kind, { t, worker: worker.name, said: fields.join(' ') })
+    } else if (kind === 'late') history.add(kind, { t: t - Number(fields[0]) * 1000, until: t, worker: worker.name })
+    else history.add(kind, { t, worker: worker.name, said: fields.join(' ') })
   }
 
   return {

@@ -45,7 +45,7 @@ const ofRouters = ['idle', 'route', 'commit']
  */
 export const plans = {
   full: {
-    ...{ ...common, isFull: true, workers: 6, routers: 2, rate: 100, atOnce: 3, backlogMs: 3_000, perCell: 10 },
+    ...{ ...common, isFull: true, workers: 6, routers: 2, rate: 60, atOnce: 3, backlogMs: 3_000, perCell: 10 },
     ...{ redeliveryMs: timing.leaseMs + 1_000, leastClaims: 1_000_000, leastKills: 1_000, fairClaims: 1_000_000 },
     parts: [
       { name: 'killed', strikes: [[kill, 1_000]] },
@@ -112,6 +112,7 @@ export async function run({ plan, random, history, report }) {
   const bus = busbar({ redis: redis.url, namespace, publish: { timeout: '1m' } })
   const clock = setInterval(() => noteClock(history), 1_000)
   noteClock(history)
+  const pulse = notePulse(history)
   const context = { plan, random, history, redis, own, bus, crew, network, queueNames }
 
   // Declared before anyone publishes: from here on everything that matches has to get there.
@@ -144,6 +145,7 @@ export async function run({ plan, random, history, report }) {
   history.add('fair', { t: nowUs(), ...fair })
   history.add('left', { t: nowUs(), what: 'a store that was removed', keys: leftOf(fair) })
   clearInterval(clock)
+  clearInterval(pulse)
   own.disconnect()
   await redis.stop()
 
@@ -161,6 +163,17 @@ const faultNamesOf = ({ parts }) => [...new Set(parts.flatMap(({ strikes }) => s
 function noteClock(history) {
   history.add('clock', { t: nowUs(), offsetUs: Date.now() * 1000 - nowUs() })
 }
+
+/** Everything passes through this process: while it is late, everybody is. */
+function notePulse(history) {
+  let last = nowUs()
+  return setInterval(() => {
+    const t = nowUs()
+    if (t - last > 2 * pulseMs * 1000) history.add('late', { t: last, until: t })
+    last = t
+  }, pulseMs)
+}
+const pulseMs = 100
 
 /** What an actor says becomes facts; the last line of each kind can be waited for. */
 function hearing(history, start) {
