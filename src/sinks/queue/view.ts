@@ -141,10 +141,11 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
       return Promise.all(all.map(async (facts) => factsOf(await known(facts), clock)))
     },
     get: (name) => ask(name, (queue) => factsOf(queue, clock)),
-    tenants: (name, { limit = defaultTenants } = {}) => ask(name, (queue) => tenantsOf(queue, clock, limit)),
+    tenants: (name, { limit = defaultTenants } = {}) =>
+      ask(name, (queue) => tenantsOf(queue, clock, checkCount('limit', limit))),
     peek: (name, { max = 10 } = {}) =>
       ask(name, async ({ redis, store }) => {
-        const n = Math.min(mostPeeked, Math.max(1, max))
+        const n = checkCount('max', max, mostPeeked)
         const items = await runScript(redis, peekScript, { ...store.ground, n })
         return (items ?? []).map((text) => eventOf(readItem(text)))
       }),
@@ -156,6 +157,12 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
     },
     dead: createDeadView(ask),
   }
+}
+
+function checkCount(name: string, value: unknown, most = Number.MAX_SAFE_INTEGER): number {
+  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return value as number
+  const problem = `must be a whole number from 1 to ${most}`
+  throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
 }
 
 /** When the oldest waiting item of each lane was enqueued, as far as its head says; null: none waits. */
@@ -202,14 +209,20 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
     for (let i = 0; i < page.length; i += 2) records.push([page[i]!.toString(), readRecord(page[i + 1]!)])
   const unique = [...new Map(records)]
   unique.sort(([a, x], [b, y]) => waitingIn(y) - waitingIn(x) || (a < b ? -1 : 1))
-  const shownLanes = unique.slice(0, Math.max(1, limit))
+  const shownLanes = unique.slice(0, limit)
   const oldest = await oldestOf(
     redis,
     keys,
     shownLanes.map(([tenant]) => tenant),
   )
   return shownLanes.map(([tenant, record], i) => ({
-    ...{ tenant, weight: weights[tenant] ?? 1, waiting: waitingIn(record), later: record.later, held: record.held },
+    ...{
+      tenant,
+      weight: Object.hasOwn(weights, tenant) ? weights[tenant]! : 1,
+      waiting: waitingIn(record),
+      later: record.later,
+      held: record.held,
+    },
     ...{ dead: record.dead, bytes: record.bytes, in: record.entered, out: record.left },
     oldestMs: oldest[i] == null ? null : Math.max(0, serverNow(clock) - oldest[i]),
   }))
