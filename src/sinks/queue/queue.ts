@@ -223,7 +223,8 @@ export class QueueDoor {
     const until = network.monotonicMs() + waitMs
     let wake: () => void = () => undefined
     const unlisten = await hints.listen(store.keys.laneWake, (names) => names.split(' ').includes(name) && wake())
-    signal?.addEventListener('abort', () => wake(), { once: true })
+    const onAbort = () => wake()
+    signal?.addEventListener('abort', onAbort)
     try {
       for (;;) {
         const woken = new Promise<void>((resolve) => {
@@ -239,8 +240,9 @@ export class QueueDoor {
       }
     } finally {
       unlisten()
+      signal?.removeEventListener('abort', onAbort)
       // Nobody is to be woken in its place.
-      await ground.connection.redis.zrem(store.keys.idle, name).catch(() => undefined)
+      await store.leaveIdle(name).catch(() => undefined)
     }
   }
 
