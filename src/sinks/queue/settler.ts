@@ -13,6 +13,7 @@ import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
+import { within } from '../../runtime/within.ts'
 
 /** `unsure`: the call was repeated, so the item may have been settled by the one without an answer. */
 export type Settled = 'settled' | 'stale' | 'unsure'
@@ -51,9 +52,7 @@ export class Settler {
 
   /** Resolves when everything said so far has an answer, or at the deadline. */
   async flush(deadlineMs: number): Promise<void> {
-    if (!this.#sending) return
-    const late = new Promise<void>((resolve) => this.#context.network.after(deadlineMs, resolve))
-    await Promise.race([this.#sending, late])
+    if (this.#sending) await within(this.#context.network, deadlineMs, this.#sending)
   }
 
   /** What has no answer yet never gets one. */

@@ -15,19 +15,14 @@ import { storedReason } from '../../lanes/item.ts'
 import type { Outcome } from '../../lanes/scripts.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
 import type { Timer } from '../../runtime/clock.ts'
+import { within } from '../../runtime/within.ts'
 import { type BatchContext, BatchItem, Decision, WorkContext } from './context.ts'
 import type { Held } from './held.ts'
-import type { WorkSettings } from './options.ts'
+import type { Drawn, WorkSettings } from './options.ts'
 import { Source, type SourceContext, type SourceOptions } from './source.ts'
 
 export type QueueHandler<E = Event> = (event: E, context: WorkContext) => unknown
 export type BatchHandler = (items: readonly BatchItem[], context: BatchContext) => unknown
-
-/** A queue that the worker draws from, and its share of the slots. */
-export interface Drawn {
-  name: string
-  weight: number
-}
 
 export interface WorkerGround extends SourceContext {
   worker: string
@@ -46,6 +41,9 @@ interface Seat {
 const crumbs = 8
 
 const doneOutcome: Outcome = { kind: 'ack' }
+
+/** Begins at once. What is thrown at once is told later, as any other failure: the next handler begins from the loop, not from within this one. */
+const resultOf = (handle: () => unknown): Promise<unknown> => new Promise((resolve) => resolve(handle()))
 
 export class QueueWorker {
   readonly drawn: readonly Drawn[]
@@ -117,8 +115,7 @@ export class QueueWorker {
     const sources = this.#seats.map(({ source }) => source)
     await Promise.all(sources.map((source) => source.handBack(left())))
     while (this.#running.size > 0 && network.monotonicMs() < until) {
-      const late = new Promise<void>((resolve) => network.after(left(), resolve))
-      await Promise.race([this.nextChange(), late])
+      await within(network, left(), this.nextChange())
     }
     // What ignores its signal is handed back as well: it runs on until the process ends.
     for (const [held, source] of this.#running) {
@@ -146,7 +143,10 @@ export class QueueWorker {
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
     const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
     const n = Math.min(Math.ceil(free * share), Math.ceil(capacity / 2))
-    return n * crumbs < capacity && seat.source.waiting + seat.source.coming > 0 ? 0 : n
+    const has = seat.source.waiting + seat.source.coming
+    // The one whose turn it is is waited for: that must not be in vain because what the others have fills the room.
+    if (has === 0 && seat === this.#seats[this.#turn] && this.#slots < concurrency) return Math.max(n, this.#perSlot)
+    return n * crumbs < capacity && has > 0 ? 0 : n
   }
 
   #pump(): void {
@@ -155,7 +155,9 @@ export class QueueWorker {
       if (!batch) break
       this.#begin(batch.source, batch.items)
     }
-    if (!this.#closing) for (const { source } of this.#seats) source.fill()
+    // The one whose turn it is first: it is waited for.
+    const { length } = this.#seats
+    if (!this.#closing) for (let i = 0; i < length; i += 1) this.#seats[(this.#turn + i) % length]!.source.fill()
     for (const told of this.#changed.splice(0)) told()
   }
 
@@ -211,13 +213,7 @@ export class QueueWorker {
       end()
     }
     const context = new WorkContext(source.queue, this.#ground!.worker, held)
-    let result: unknown
-    try {
-      result = (this.#handler as QueueHandler)(held.event, context)
-    } catch (error) {
-      return fail(error)
-    }
-    Promise.resolve(result).then(settle, fail)
+    resultOf(() => (this.#handler as QueueHandler)(held.event, context)).then(settle, fail)
   }
 
   #runBatch(source: Source, items: readonly Held[], end: () => void): void {
@@ -243,13 +239,7 @@ export class QueueWorker {
       for (const held of open) this.#fail(source, held, error)
       end()
     }
-    let result: unknown
-    try {
-      result = (this.#handler as BatchHandler)(parts, context)
-    } catch (error) {
-      return fail(error)
-    }
-    Promise.resolve(result).then(settle, fail)
+    resultOf(() => (this.#handler as BatchHandler)(parts, context)).then(settle, fail)
   }
 
   /** A handler that takes too long is told so, its items are tried again, and its slot is free, whether or not it listens. */

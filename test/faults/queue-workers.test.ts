@@ -1,0 +1,264 @@
+/** What keeps a worker from its items, or its items from everyone else. */
+import { getEventListeners } from 'node:events'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { describe, expect, inject, onTestFinished, test } from 'vitest'
+import type { Bus } from '../../src/bus.ts'
+import { claimScript } from '../../src/lanes/scripts.ts'
+import { queueKeys } from '../../src/redis/keys.ts'
+import { testBus as clockedBus } from '../../src/testing.ts'
+import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
+import { eventually } from '../support/eventually.ts'
+import { startProxy } from '../support/proxy.ts'
+import { repeat, sendAll } from '../support/queues.ts'
+
+async function proxied() {
+  const proxy = await startProxy({ target: { socketPath: inject('redisSocket') } })
+  onTestFinished(() => proxy.stop())
+  const claims = { seen: 0 }
+  proxy.onCommand(({ args }) => {
+    if (isClaim({ args })) claims.seen += 1
+    return 'forward'
+  })
+  return { proxy, claims }
+}
+
+/** One that asks for items: the leader looks too, and takes nothing. */
+const isClaim = ({ args }: { args: readonly unknown[] }) =>
+  String(args[0]) === claimScript.sha && String(args[2 + Number(args[1]) + 6]) !== '0'
+
+describe('several queues in one worker', () => {
+  test.each([1, 2, 3])('of which none is empty all go on, with concurrency %s', async (concurrency) => {
+    const bus = testBus() as Bus
+    const queues = ['one', 'two', 'three'].map((name) => bus.queue(name))
+    for (const queue of queues) await sendAll(queue, repeat('a', 20))
+    const seen: string[] = []
+    bus.work(queues, (_event, { queue }) => void seen.push(queue), { concurrency })
+    await bus.run({ signals: false })
+    await eventually(() => seen.length === 60, { timeoutMs: 5_000 })
+  })
+
+  test.each([1, 2])('that fill at different times all go on, with concurrency %s', async (concurrency) => {
+    const bus = testBus() as Bus
+    const queues = ['one', 'two'].map((name) => bus.queue(name))
+    let done = 0
+    bus.work(
+      queues,
+      async () => {
+        done += 1
+      },
+      { concurrency },
+    )
+    await bus.run({ signals: false })
+    let sent = 0
+    for (let round = 0; round < 30; round += 1) {
+      for (const queue of queues) {
+        void queue.send(round)
+        void queue.send(round)
+        sent += 2
+        await sleep(round % 3)
+      }
+    }
+    await eventually(() => done === sent, { timeoutMs: 5_000 })
+  })
+
+  test('of which one has gone to another process under this name: the others go on', async () => {
+    const namespace = freshNamespace()
+    const old = testBus({ namespace, worker: 'w' }) as Bus
+    const seen: string[] = []
+    const queues = ['one', 'two'].map((name) => old.queue(name))
+    old.work(queues, (_event, { queue }) => void seen.push(queue), { concurrency: 2 })
+    await old.run({ signals: false })
+    const again = testBus({ namespace, worker: 'w' }) as Bus
+    again.queue('one').work(() => undefined)
+    await again.run({ signals: false })
+    await sleep(1_300)
+    await sendAll(queues[1]!, repeat('a', 10))
+    await eventually(() => seen.length === 10, { timeoutMs: 3_000 })
+  })
+
+  test('need weights that are whole numbers above 0, of queues that it has', () => {
+    const bus = testBus() as Bus
+    const queues = [bus.queue('constructor'), bus.queue('mail')]
+    for (const weights of [{ mail: 0 }, { mail: -1 }, { mail: 1.5 }, { mail: '2' }, { male: 2 }])
+      expect(() => bus.work(queues, () => undefined, { weights: weights as never })).toThrow(/weights/)
+    expect(() => bus.work([], () => undefined)).toThrow(/queue/)
+    expect(() => bus.work([queues[0]!, queues[0]!], () => undefined)).toThrow(/twice/)
+    bus.work(queues, () => undefined)
+  })
+})
+
+describe('a worker that is closed', () => {
+  test('while a claim is under way gives back what the claim brings', async () => {
+    const { proxy } = await proxied()
+    const namespace = freshNamespace()
+    const plain = testBus({ namespace }) as Bus
+    const queue = plain.queue('mail', { lease: '60s', retry: { attempts: 1 } })
+    const bus = testBus({ namespace, redis: proxy.url }) as Bus
+    const seen: string[] = []
+    const worker = bus
+      .queue('mail', { lease: '60s', retry: { attempts: 1 } })
+      .work(({ id }) => void seen.push(id), { concurrency: 10 })
+    await bus.run({ signals: false })
+    await sleep(100)
+    let late = 0
+    proxy.onCommand((command) => {
+      if (!isClaim(command)) return 'forward'
+      late += 1
+      return { delayMs: 150 }
+    })
+    await sendAll(queue, repeat('a', 5))
+    await eventually(() => late > 0)
+    await worker.close()
+    await sleep(300)
+    await eventually(
+      async () => {
+        const { held, waiting } = await plain.queues.get('mail')
+        expect({ held, waiting }).toEqual({ held: 0, waiting: 5 })
+      },
+      { timeoutMs: 3_000 },
+    )
+    expect(seen).toEqual([])
+  })
+
+  test('is not woken in the place of another', async () => {
+    const namespace = freshNamespace()
+    const bus = testBus({ namespace }) as Bus
+    const worker = bus.queue('mail').work(() => undefined)
+    await bus.run({ signals: false })
+    const redis = plainRedis()
+    const { idle } = queueKeys(namespace, 'mail')
+    await eventually(async () => (await redis.zcard(idle)) === 1)
+    await worker.close()
+    expect(await redis.zcard(idle)).toBe(0)
+  })
+})
+
+describe('claims whose answers are lost', () => {
+  test('are both asked for again: nothing waits for a lease to lapse', async () => {
+    const { proxy } = await proxied()
+    const namespace = freshNamespace()
+    const options = { lease: '60s', retry: { attempts: 1 } } as const
+    const plain = testBus({ namespace }) as Bus
+    await sendAll(plain.queue('mail', options), repeat('a', 100))
+    let claims = 0
+    // Both are executed before the connection ends.
+    proxy.onCommand((command) => {
+      if (!isClaim(command)) return 'forward'
+      claims += 1
+      return claims === 1 ? 'swallow' : claims === 2 ? 'drop-reply' : 'forward'
+    })
+    const bus = testBus({ namespace, redis: proxy.url }) as Bus
+    const seen = new Set<string>()
+    bus.queue('mail', options).work(({ id }) => void seen.add(id), { concurrency: 20 })
+    await bus.run({ signals: false })
+    await eventually(() => seen.size === 100, { timeoutMs: 15_000 })
+  })
+})
+
+describe('time', () => {
+  test('a delay of a month costs no more looks than none', async () => {
+    const { proxy, claims } = await proxied()
+    const bus = testBus({ redis: proxy.url }) as Bus
+    const queue = bus.queue('mail')
+    await queue.send('later', { delay: '30d' })
+    queue.work(() => undefined)
+    await bus.run({ signals: false })
+    await sleep(100)
+    const before = claims.seen
+    await sleep(1_000)
+    expect(claims.seen - before).toBeLessThan(5)
+  })
+
+  test('a lease that was made shorter is renewed as often as it needs', async () => {
+    const namespace = freshNamespace()
+    const bus = testBus({ namespace }) as Bus
+    const queue = bus.queue('mail', { lease: '60s' })
+    let begun = 0
+    queue.work(
+      async () => {
+        begun += 1
+        await sleep(1_500)
+      },
+      { concurrency: 4 },
+    )
+    await bus.run({ signals: false })
+    await bus.queues.put('mail', { lease: '300ms' })
+    await sleep(1_300)
+    await queue.send(1)
+    await eventually(async () => (await bus.queues.get('mail')).out === 1, { timeoutMs: 5_000 })
+    expect(begun).toBe(1)
+  })
+
+  test('a day passes quickly for a worker without work', async () => {
+    const bus = await clockedBus({ redis: redisUrl() })
+    onTestFinished(() => bus.close())
+    const seen: number[] = []
+    const queue = bus.queue('mail')
+    queue.work(({ data }) => void seen.push(data as number))
+    await bus.run({ signals: false })
+    await queue.send(1, { delay: '1d' })
+    const at = performance.now()
+    await bus.advance('1d')
+    await bus.drain()
+    expect(seen).toEqual([1])
+    expect(performance.now() - at).toBeLessThan(3_000)
+  })
+})
+
+describe('handlers', () => {
+  test('that throw at once, a thousand in a row, are only failures', async () => {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail', { retry: { attempts: 1 } })
+    await sendAll(queue, repeat('a', 3_000))
+    let deepest = 0
+    queue.work(
+      () => {
+        Error.stackTraceLimit = 10_000
+        deepest = Math.max(deepest, new Error('depth').stack!.split('\n').length)
+        Error.stackTraceLimit = 10
+        throw new Error('no')
+      },
+      { concurrency: 2_000 },
+    )
+    await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.get('mail')).dead === 3_000)
+    expect(deepest).toBeLessThan(50)
+  })
+
+  test('may throw what has no text', async () => {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail', { retry: { attempts: 1 } })
+    await queue.send(1)
+    queue.work(async () => {
+      throw Object.create(null)
+    })
+    await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.get('mail')).dead === 1, { timeoutMs: 3_000 })
+  })
+})
+
+test('a signal that outlives many claims is not listened to by them', async () => {
+  const bus = testBus() as Bus
+  const queue = bus.queue('mail')
+  const { signal } = new AbortController()
+  for (let i = 0; i < 5; i += 1) await queue.claim({ wait: 5, signal })
+  expect(getEventListeners(signal, 'abort')).toHaveLength(0)
+})
+
+test('a tenant may be called as a property that every object has', async () => {
+  const bus = testBus() as Bus
+  const queue = bus.queue('mail', { weights: { acme: 2 } })
+  await queue.send(1, { tenant: 'constructor' })
+  expect(await bus.queues.tenants('mail')).toMatchObject([{ tenant: 'constructor', weight: 1 }])
+})
+
+test('how many to look at must be a whole number', async () => {
+  const bus = testBus() as Bus
+  await bus.queue('mail').send(1)
+  for (const n of [0, 1.5, Number.NaN, '3'])
+    for (const ask of [
+      bus.queues.peek('mail', { max: n as number }),
+      bus.queues.tenants('mail', { limit: n as number }),
+    ])
+      await expect(ask).rejects.toMatchObject({ code: 'PARAMETER_INVALID' })
+})
