@@ -391,7 +391,8 @@ export class Bus<R extends Registry = Registry> {
   async #openQueue(): Promise<QueueGround> {
     const { namespace, reads, hints } = await this.#backbone.open()
     const { name } = namespace
-    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start }
+    const repeated = <T>(ask: () => Promise<T>) => this.#backbone.read(ask)
+    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated }
   }
 
   async #openHub(): Promise<LiveHub> {

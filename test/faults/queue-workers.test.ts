@@ -3,7 +3,7 @@ import { getEventListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, inject, onTestFinished, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
-import { claimScript } from '../../src/lanes/scripts.ts'
+import { claimScript, enterScript, makeScript } from '../../src/lanes/scripts.ts'
 import { queueKeys } from '../../src/redis/keys.ts'
 import { testBus as clockedBus } from '../../src/testing.ts'
 import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
@@ -261,4 +261,74 @@ test('how many to look at must be a whole number', async () => {
       bus.queues.tenants('mail', { limit: n as number }),
     ])
       await expect(ask).rejects.toMatchObject({ code: 'PARAMETER_INVALID' })
+})
+
+describe('Redis is away', () => {
+  test.each([
+    ['made', makeScript],
+    ['entered', enterScript],
+  ] as const)('while a queue is %s: run() goes on when it is back', async (_, script) => {
+    const { proxy } = await proxied()
+    // The server knows the scripts by now.
+    const other = testBus({ worker: 'other' }) as Bus
+    other.queue('mail').work(() => undefined)
+    await other.run({ signals: false })
+    let lost = 0
+    proxy.onCommand(({ args }) => {
+      if (String(args[0]) !== script.sha || lost > 0) return 'forward'
+      lost += 1
+      return 'drop-reply'
+    })
+    const bus = testBus({ redis: proxy.url, worker: 'w' }) as Bus
+    let seen = 0
+    const queue = bus.queue('mail')
+    queue.work(() => {
+      seen += 1
+    })
+    await bus.run({ signals: false })
+    await queue.send(1)
+    await eventually(() => seen === 1)
+    expect(lost).toBe(1)
+  })
+
+  test('when an answer to a claim by hand is lost, it is asked for again', async () => {
+    const { proxy } = await proxied()
+    const bus = testBus({ redis: proxy.url }) as Bus
+    const queue = bus.queue('mail', { lease: '60s' })
+    const ids = await sendAll(queue, repeat('a', 3))
+    let lost = 0
+    proxy.onCommand((command) => {
+      if (!isClaim(command) || lost > 0) return 'forward'
+      lost += 1
+      return 'drop-reply'
+    })
+    const { items } = await queue.claim({ max: 3 })
+    expect(items.map(({ id }) => id).sort()).toEqual([...ids].sort())
+    expect(lost).toBe(1)
+  })
+
+  test('for long: everyone who asks by hand hears it by its name', async () => {
+    const { proxy } = await proxied()
+    const bus = testBus({ redis: proxy.url, publish: { timeout: '500ms' } }) as Bus
+    const queue = bus.queue('mail')
+    await sendAll(queue, repeat('a', 2))
+    const { items } = await queue.claim()
+    proxy.refuse()
+    proxy.cut()
+    const away = { code: 'REDIS_UNAVAILABLE' }
+    await expect(queue.claim()).rejects.toMatchObject(away)
+    await expect(queue.pop()).rejects.toMatchObject(away)
+    await expect(items[0]!.extend('1s')).rejects.toMatchObject(away)
+  })
+
+  test('for good: after close() what a holder says has an answer', async () => {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail')
+    await queue.send(1)
+    const { items } = await queue.claim()
+    await bus.close()
+    const closed = { code: 'BUS_CLOSED' }
+    await expect(items[0]!.ack()).rejects.toMatchObject(closed)
+    await expect(items[0]!.extend('1s')).rejects.toMatchObject(closed)
+  })
 })

@@ -56,16 +56,17 @@ export class HeldLease {
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */
   async extend(id: string, time: Duration): Promise<ExtendedItem> {
     const forMs = durationMs('time', time)
-    const { store } = await this.#open()
-    const reply = await store.extend({ token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) })
+    const input = { token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) }
+    const { store, repeated } = await this.#open()
+    const reply = await repeated(() => store.extend(input))
     if (reply.kind === 'extended') return { settled: [id], stale: [], token: reply.token, until: reply.endsMs }
     const isReleased = reply.kind === 'released'
     return { settled: isReleased ? [id] : [], stale: isReleased ? [] : [id], token: null, until: null }
   }
 
   /** How often it was tried stands in the item alone. */
-  async #backoffMs({ store, backoffMs }: LeaseDoor, id: string): Promise<number> {
-    const text = await store.heldItem(this.token, id)
+  async #backoffMs({ store, repeated, backoffMs }: LeaseDoor, id: string): Promise<number> {
+    const text = await repeated(() => store.heldItem(this.token, id))
     return text === null ? 0 : Math.round(backoffMs(readItem(text).attempts + 1))
   }
 

@@ -13,6 +13,8 @@ export type SettleWord = 'settled' | 'stale'
 export interface LeaseDoor {
   queue: string
   store: LaneStore
+  /** For what may be asked twice: REDIS_UNAVAILABLE when there is no answer in time. */
+  repeated<T>(ask: () => Promise<T>): Promise<T>
   /** How long to wait before this attempt's next, by the queue's policy. */
   backoffMs(attempt: number): number
   newToken(): string
@@ -68,9 +70,9 @@ export class ClaimedItem<Data = unknown> {
 
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */
   async extend(time: Duration): Promise<SettleWord> {
-    const { store, newToken } = this.#door
+    const { store, newToken, repeated } = this.#door
     const input = { token: this.#token, id: this.id, forMs: durationMs('extend', time), ownToken: newToken() }
-    const reply = await store.extend(input)
+    const reply = await repeated(() => store.extend(input))
     if (reply.kind === 'extended') this.#token = reply.token
     return reply.kind === 'extended' || reply.kind === 'released' ? 'settled' : 'stale'
   }

@@ -5,14 +5,14 @@
  */
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
-import { BusbarError, shown } from '../../errors.ts'
+import { BusbarError, errorText, shown } from '../../errors.ts'
 import { defaultTenant, limits } from '../../event.ts'
 import { checkText } from '../../event-checks.ts'
 import { readItem } from '../../lanes/item.ts'
 import { laneLimits, type Outcome, type SentItem } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
-import type { Connection } from '../../redis/connection.ts'
+import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { queueKeys } from '../../redis/keys.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
@@ -63,6 +63,8 @@ export interface QueueGround {
   worker: string
   start: string
   timeoutMs: number
+  /** Asks until there is an answer; REDIS_UNAVAILABLE when there is none in time. For what may be asked twice. */
+  repeated<T>(ask: () => Promise<T>): Promise<T>
   maxWaiting: number
   maxWaitingBytes: number
 }
@@ -144,7 +146,10 @@ export class QueueDoor {
       throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
     const { open, settings } = await this.#whenOpen()
     const { worker, start } = open.ground
-    const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start })
+    const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start }).catch((error) => {
+      // Not asked twice: what the first answer had would be gone.
+      throw mayPass(error) ? BusbarError.of('REDIS_UNAVAILABLE', { problem: errorText(error) }, error) : error
+    })
     if (reply.kind === 'gone') throw this.#gone()
     const door = this.#leaseDoor(open, settings)
     if (reply.kind !== 'claimed') return []
@@ -183,12 +188,15 @@ export class QueueDoor {
 
   #leaseDoor({ ground, store, settler }: Open, settings: QueueSettings): LeaseDoor {
     return {
-      ...{ queue: this.name, store },
+      ...{ queue: this.name, store, repeated: ground.repeated },
       backoffMs: (attempt) => backoffMs(settings.backoffMs, attempt, ground.randomness),
       newToken: () => ground.randomness.id(),
       settle: (token: string, id: string, outcome: Outcome) =>
-        new Promise<SettleWord>((resolve) =>
-          settler.settle(token, id, outcome, (how) => resolve(how === 'settled' ? how : 'stale')),
+        new Promise<SettleWord>((resolve, reject) =>
+          settler.settle(token, id, outcome, (how) => {
+            if (how === 'unsaid') reject(BusbarError.of('BUS_CLOSED'))
+            else resolve(how === 'settled' ? how : 'stale')
+          }),
         ),
     }
   }
@@ -203,7 +211,7 @@ export class QueueDoor {
     const { worker, start, randomness } = ground
     const token = randomness.id()
     const waiting = idleName === undefined ? {} : { idleName }
-    const reply = await store.claim({ token, n, leaseMs, worker, start, ...waiting })
+    const reply = await ground.repeated(() => store.claim({ token, n, leaseMs, worker, start, ...waiting }))
     if (reply.kind === 'gone') throw this.#gone()
     if (reply.kind !== 'claimed') return { token, items: [], dueInMs: undefined, ack: async () => undefined }
     const items = reply.items.map((text) => new ClaimedItem<Data>(door, token, reply.nowMs, readItem(text)))

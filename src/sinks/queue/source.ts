@@ -29,6 +29,8 @@ export interface SourceContext {
   telemetry: Telemetry
   connection: Connection
   hints: Hints
+  /** For what may be asked twice: REDIS_UNAVAILABLE when there is no answer in time. */
+  repeated<T>(ask: () => Promise<T>): Promise<T>
 }
 
 export interface SourceOptions {
@@ -117,7 +119,7 @@ export class Source {
     const { store, isNamed, worker, start } = this.#options
     const { hints, connection } = this.#context
     await this.#reload()
-    if (isNamed) await store.enter({ act: 'enter', worker, start })
+    if (isNamed) await this.#context.repeated(() => store.enter({ act: 'enter', worker, start }))
     const unlisten = await hints.listen(store.keys.laneWake, (names) => {
       if (names.split(' ').includes(this.#idleName)) this.#wake()
     })
