@@ -5,6 +5,7 @@ import { describe, expect, inject, onTestFinished, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
 import { claimScript, enterScript, makeScript } from '../../src/lanes/scripts.ts'
 import { queueKeys } from '../../src/redis/keys.ts'
+import { retryDecision, throttleDecision } from '../../src/sinks/queue/context.ts'
 import { testBus as clockedBus } from '../../src/testing.ts'
 import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -250,6 +251,17 @@ test('a tenant may be called as a property that every object has', async () => {
   const queue = bus.queue('mail', { weights: { acme: 2 } })
   await queue.send(1, { tenant: 'constructor' })
   expect(await bus.queues.tenants('mail')).toMatchObject([{ tenant: 'constructor', weight: 1 }])
+})
+
+test('no item is put off or held for longer than a year', async () => {
+  const bus = testBus() as Bus
+  const queue = bus.queue('mail')
+  await queue.send(1)
+  const { items } = await queue.claim()
+  const tooLong = { code: 'PARAMETER_INVALID', message: expect.stringContaining('366 days') }
+  await expect(items[0]!.extend('400d')).rejects.toMatchObject(tooLong)
+  expect(() => retryDecision('400d')).toThrow(expect.objectContaining(tooLong))
+  expect(() => throttleDecision('400d')).toThrow(expect.objectContaining(tooLong))
 })
 
 test('how many to look at must be a whole number', async () => {

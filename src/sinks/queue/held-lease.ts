@@ -5,10 +5,10 @@
  */
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
-import { BusbarError, shown } from '../../errors.ts'
 import { readItem, storedReason } from '../../lanes/item.ts'
 import type { Outcome } from '../../lanes/scripts.ts'
-import { durationMs, type LeaseDoor } from './lease.ts'
+import { checkTime, invalid } from './checks.ts'
+import type { LeaseDoor } from './lease.ts'
 
 /** Ids of items, by whether what was said of them counts; the stale ones were not held under this token. */
 export interface SettledItems {
@@ -42,7 +42,7 @@ export class HeldLease {
   /** Without a time it follows the queue's retry policy. */
   async retry(id: string, { after, reason }: { after?: Duration; reason?: string } = {}): Promise<SettledItems> {
     checkId(id)
-    const wanted = after === undefined ? undefined : durationMs('after', after)
+    const wanted = after === undefined ? undefined : checkTime('after', after)
     const door = await this.#open()
     const afterMs = wanted ?? (await this.#backoffMs(door, id))
     const stored = storedReason(reason ?? 'the holder asked for a retry')
@@ -55,7 +55,7 @@ export class HeldLease {
 
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */
   async extend(id: string, time: Duration): Promise<ExtendedItem> {
-    const forMs = durationMs('time', time)
+    const forMs = checkTime('time', time)
     const input = { token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) }
     const { store, repeated } = await this.#open()
     const reply = await repeated(() => store.extend(input))
@@ -86,6 +86,3 @@ function checkId(id: string): string {
   if (typeof id === 'string' && id.length > 0 && id.length <= idLength) return id
   throw invalid('id', id, `must be the id of a claimed item, at most ${idLength} characters`)
 }
-
-const invalid = (name: string, value: unknown, problem: string): BusbarError =>
-  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })

@@ -5,7 +5,7 @@
  */
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
-import { BusbarError, errorText, shown } from '../../errors.ts'
+import { BusbarError, errorText } from '../../errors.ts'
 import { defaultTenant, limits } from '../../event.ts'
 import { checkText } from '../../event-checks.ts'
 import { readItem } from '../../lanes/item.ts'
@@ -19,8 +19,9 @@ import { backoffMs } from '../../runtime/backoff.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { checkKnown } from '../../unknown-name.ts'
+import { checkCount, checkTime, invalid } from './checks.ts'
 import { HeldLease } from './held-lease.ts'
-import { ClaimedItem, type ClaimedLease, durationMs, type LeaseDoor, type SettleWord } from './lease.ts'
+import { ClaimedItem, type ClaimedLease, type LeaseDoor, type SettleWord } from './lease.ts'
 import type { QueueSettings } from './options.ts'
 import { Sender, type Sent } from './sender.ts'
 import { Settler } from './settler.ts'
@@ -81,7 +82,6 @@ const knownOfSend = new Set<keyof SendOptions>([
 ])
 const knownOfClaim = new Set<keyof ClaimOptions>(['max', 'wait', 'lease', 'signal'])
 const mostPriority = 100
-const yearMs = 31_622_400_000
 const lookMs = 1_000
 
 export class QueueDoor {
@@ -108,8 +108,8 @@ export class QueueDoor {
       .digest('base64url')
     const item: Omit<SentItem, 'id'> = {
       lane: tenant,
-      delayMs: timeOf('delay', delay),
-      ttlMs: timeOf('ttl', ttl),
+      delayMs: checkTime('delay', delay),
+      ttlMs: checkTime('ttl', ttl),
       priority: checkPriority(priority),
       once: idempotencyKey === undefined ? '' : onceHash(tenant, idempotencyKey),
       fingerprint,
@@ -118,7 +118,7 @@ export class QueueDoor {
     if (item.ttlMs > 0 && item.delayMs >= item.ttlMs)
       throw invalid('ttl', ttl, 'must be longer than the delay, or nobody will ever get it')
     const { ground, sender } = (await this.#whenOpen()).open
-    const timeoutMs = timeout === undefined ? ground.timeoutMs : timeOf('timeout', timeout)
+    const timeoutMs = timeout === undefined ? ground.timeoutMs : checkTime('timeout', timeout)
     const id = `${this.name}.${ground.randomness.id()}`
     return sender.send({ item: { id, ...item }, idempotencyKey, bytes: written.bytes, timeoutMs })
   }
@@ -127,11 +127,10 @@ export class QueueDoor {
   async claim<Data = unknown>(options: ClaimOptions = {}): Promise<ClaimedLease<Data>> {
     checkKnown(options, knownOfClaim)
     const { max = 1, wait = 0, lease, signal } = options
-    if (!Number.isInteger(max) || max < 1 || max > laneLimits.claim)
-      throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
-    const waitMs = timeOf('wait', wait)
+    checkCount('max', max, laneLimits.claim)
+    const waitMs = checkTime('wait', wait)
     const { open, settings } = await this.#whenOpen()
-    const leaseMs = lease === undefined ? settings.leaseMs : timeOf('lease', lease)
+    const leaseMs = lease === undefined ? settings.leaseMs : checkTime('lease', lease)
     if (leaseMs < 1) throw invalid('lease', lease, 'must be at least 1ms')
     const door = this.#leaseDoor(open, settings)
     const claim = async (idleName?: string) => this.#claimOnce<Data>(open, door, max, leaseMs, idleName)
@@ -142,8 +141,7 @@ export class QueueDoor {
   async pop<Data = unknown>(options: { max?: number } = {}): Promise<ClaimedItem<Data>['event'][]> {
     checkKnown(options, new Set(['max']))
     const { max = 1 } = options
-    if (!Number.isInteger(max) || max < 1 || max > laneLimits.claim)
-      throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
+    checkCount('max', max, laneLimits.claim)
     const { open, settings } = await this.#whenOpen()
     const { worker, start } = open.ground
     const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start }).catch((error) => {
@@ -268,19 +266,10 @@ export class QueueDoor {
   }
 }
 
-function timeOf(name: string, value: Duration): number {
-  const ms = durationMs(name, value)
-  if (ms > yearMs) throw invalid(name, value, 'must be at most 366 days')
-  return ms
-}
-
 function checkPriority(priority: unknown): number {
   if (Number.isInteger(priority) && Math.abs(priority as number) <= mostPriority) return priority as number
   throw invalid('priority', priority, `must be a whole number from -${mostPriority} to ${mostPriority}`)
 }
-
-const invalid = (name: string, value: unknown, problem: string): BusbarError =>
-  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
 
 const onceHash = (tenant: string, key: string): string =>
   createHash('sha256')

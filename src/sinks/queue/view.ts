@@ -14,6 +14,7 @@ import { type LaneKeys, queueKeys } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
 import type { SubscriptionFacts, SubscriptionsView } from '../../route/subscriptions.ts'
 import type { Clock } from '../../runtime/clock.ts'
+import { checkCount } from './checks.ts'
 import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
 import type { QueueOptions, QueueSettings } from './options.ts'
@@ -102,6 +103,7 @@ export interface QueuesViewOptions {
 
 const defaultTenants = 20
 const mostPeeked = 1_000
+const mostTenants = 1_000_000
 // Finding the oldest item of all would mean a look at every lane.
 const oldestAmong = 100
 
@@ -142,7 +144,7 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
     },
     get: (name) => ask(name, (queue) => factsOf(queue, clock)),
     tenants: (name, { limit = defaultTenants } = {}) =>
-      ask(name, (queue) => tenantsOf(queue, clock, checkCount('limit', limit))),
+      ask(name, (queue) => tenantsOf(queue, clock, checkCount('limit', limit, mostTenants))),
     peek: (name, { max = 10 } = {}) =>
       ask(name, async ({ redis, store }) => {
         const n = checkCount('max', max, mostPeeked)
@@ -157,12 +159,6 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
     },
     dead: createDeadView(ask),
   }
-}
-
-function checkCount(name: string, value: unknown, most = Number.MAX_SAFE_INTEGER): number {
-  if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= most) return value as number
-  const problem = `must be a whole number from 1 to ${most}`
-  throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
 }
 
 /** When the oldest waiting item of each lane was enqueued, as far as its head says; null: none waits. */
