@@ -13,9 +13,10 @@ import type { ClaimReply, Outcome } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
-import type { Clock, Randomness, Timer } from '../../runtime/clock.ts'
+import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { within } from '../../runtime/within.ts'
+import { Alarm } from './alarm.ts'
 import type { Held } from './held.ts'
 import { Leases } from './leases.ts'
 import type { QueueSettings } from './options.ts'
@@ -48,11 +49,8 @@ export interface SourceOptions {
   define(): Promise<{ settings: QueueSettings; revision: number }>
 }
 
-const lookMs = 1_000
 const mostPerClaim = 1_000
 const mostClaims = 2
-// What is due later than this is asked for again then: a timer of Node that is told more than 25 days fires at once.
-const longestWaitMs = 86_400_000
 
 interface Claim {
   token: string
@@ -64,6 +62,7 @@ export class Source {
   readonly #options: SourceOptions
   readonly #settler: Settler
   readonly #leases: Leases
+  readonly #alarm: Alarm
   readonly #unlisten: (() => void)[] = []
   readonly #idleName: string
   #buffer: Held[] = []
@@ -78,9 +77,6 @@ export class Source {
   #dry = false
   #wakes = 0
   #isGone = false
-  #due: Timer | undefined
-  #dueAt = 0
-  #look: Timer | undefined
   #ended = false
 
   constructor(context: SourceContext, options: SourceOptions) {
@@ -89,6 +85,7 @@ export class Source {
     const { queue, store } = options
     this.#settler = new Settler(context, queue, store)
     this.#leases = new Leases({ queue, store, clock: context.clock, leaseMs: () => this.settings.leaseMs })
+    this.#alarm = new Alarm(context, () => this.#wake())
     this.#idleName = context.randomness.id()
   }
 
@@ -129,7 +126,7 @@ export class Source {
       unlisten,
       connection.onReady(() => this.#wake()),
     )
-    this.#lookAgain()
+    this.#alarm.start()
     this.fill()
   }
 
@@ -178,8 +175,8 @@ export class Source {
     if (held.state === 'settled') return
     held.state = 'settled'
     this.#leases.forget(held)
-    if (outcome.kind === 'retry') this.#wakeIn(outcome.afterMs)
-    if (outcome.kind === 'throttle') this.#wakeIn(outcome.forMs)
+    if (outcome.kind === 'retry') this.#alarm.in(outcome.afterMs)
+    if (outcome.kind === 'throttle') this.#alarm.in(outcome.forMs)
     this.#settler.settle(held.lease.token, held.item.id, outcome, (how) => {
       if (how === 'stale') this.#report('queue.stale', held)
     })
@@ -218,38 +215,14 @@ export class Source {
 
   #stopClaiming(): void {
     this.#ended = true
-    for (const timer of [this.#due, this.#look]) timer?.cancel()
+    this.#alarm.end()
     for (const unlisten of this.#unlisten.splice(0)) unlisten()
-  }
-
-  /** Something is due then; others of this process may be due earlier. */
-  #wakeIn(ms: number): void {
-    const { clock } = this.#context
-    // The server rounds to whole ms; one whose time a test says does not.
-    const waitMs = Math.min(longestWaitMs, clock.serverUs ? ms : ms + 1)
-    const at = clock.monotonicMs() + waitMs
-    if (this.#ended || (this.#due && this.#dueAt <= at)) return
-    this.#due?.cancel()
-    this.#dueAt = at
-    this.#due = clock.after(waitMs, () => {
-      this.#due = undefined
-      this.#wake()
-    })
   }
 
   #wake(): void {
     this.#wakes += 1
     this.#dry = false
     this.#options.changed()
-  }
-
-  /** Hints get lost: once a second someone asks anyway. */
-  #lookAgain(): void {
-    const { network, randomness } = this.#context
-    this.#look = network.after(lookMs * (0.9 + 0.2 * randomness.float()), () => {
-      this.#lookAgain()
-      this.#wake()
-    })
   }
 
   async #claim(claim: Claim): Promise<void> {
@@ -288,7 +261,7 @@ export class Source {
     if (reply.revision !== this.#revision) void this.#reload()
     if (reply.items.length > 0) this.#keep(reply, token, until)
     this.#dry = reply.items.length < n && !reply.more
-    if (reply.dueInMs !== undefined && this.#dry) this.#wakeIn(reply.dueInMs)
+    if (reply.dueInMs !== undefined && this.#dry) this.#alarm.in(reply.dueInMs)
   }
 
   #keep({ nowMs, items }: Extract<ClaimReply, { kind: 'claimed' }>, token: string, until: number): void {
