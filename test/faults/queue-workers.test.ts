@@ -3,11 +3,11 @@ import { getEventListeners } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, inject, onTestFinished, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
-import { claimScript, enterScript, makeScript } from '../../src/lanes/scripts.ts'
+import { claimScript, enterScript, makeScript, renewScript } from '../../src/lanes/scripts.ts'
 import { queueKeys } from '../../src/redis/keys.ts'
 import { retryDecision, throttleDecision } from '../../src/sinks/queue/context.ts'
 import { testBus as clockedBus } from '../../src/testing.ts'
-import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
+import { freshNamespace, plainRedis, testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { startProxy } from '../support/proxy.ts'
 import { repeat, sendAll } from '../support/queues.ts'
@@ -190,19 +190,23 @@ describe('time', () => {
     expect(begun).toBe(1)
   })
 
-  test('a day passes quickly for a worker without work', async () => {
-    const bus = await clockedBus({ redis: redisUrl() })
+  test('what is due when a test has moved the time on is given, and nothing is renewed that is not held', async () => {
+    const { proxy } = await proxied()
+    const bus = await clockedBus({ redis: proxy.url })
     onTestFinished(() => bus.close())
     const seen: number[] = []
-    const queue = bus.queue('mail')
+    const queue = bus.queue('mail', { lease: '3s' })
     queue.work(({ data }) => void seen.push(data as number))
     await bus.run({ signals: false })
-    await queue.send(1, { delay: '1d' })
-    const at = performance.now()
-    await bus.advance('1d')
-    await bus.drain()
+    await queue.send(1, { delay: '5m' })
+    let renewals = 0
+    proxy.onCommand(({ args }) => {
+      if (String(args[0]) === renewScript.sha) renewals += 1
+      return 'forward'
+    })
+    await bus.advance('5m')
     expect(seen).toEqual([1])
-    expect(performance.now() - at).toBeLessThan(3_000)
+    expect(renewals).toBe(0)
   })
 })
 
@@ -224,6 +228,29 @@ describe('handlers', () => {
     await bus.run({ signals: false })
     await eventually(async () => (await bus.queues.get('mail')).dead === 3_000)
     expect(deepest).toBeLessThan(50)
+  })
+
+  test('that take long keep nothing from other workers', async () => {
+    const namespace = freshNamespace()
+    const slow = testBus({ namespace }) as Bus
+    const queue = slow.queue('mail')
+    await sendAll(queue, repeat('a', 5))
+    const begun: string[] = []
+    queue.work(
+      (event) => {
+        begun.push(event.id)
+        return new Promise(() => undefined)
+      },
+      { concurrency: 4 },
+    )
+    await slow.run({ signals: false })
+    await eventually(async () => begun.length === 4 && (await slow.queues.get('mail')).held === 5)
+    const free = testBus({ namespace }) as Bus
+    const seen: number[] = []
+    free.queue('mail').work((_event, { attempt }) => void seen.push(attempt))
+    await free.run({ signals: false })
+    await eventually(() => seen.length === 1, { timeoutMs: 4_000 })
+    expect({ seen, begun: begun.length }).toEqual({ seen: [1], begun: 4 })
   })
 
   test('may throw what has no text', async () => {

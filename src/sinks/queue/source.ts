@@ -190,7 +190,7 @@ export class Source {
     const { network } = this.#context
     const until = network.monotonicMs() + deadlineMs
     this.#stopClaiming()
-    this.#giveBack()
+    this.giveBack()
     await within(network, deadlineMs, Promise.all(this.#claims.values()))
     await this.#settler.flush(Math.max(0, until - network.monotonicMs()))
   }
@@ -209,7 +209,11 @@ export class Source {
     await Promise.allSettled([gone, left])
   }
 
-  #giveBack(): void {
+  /** What waits here may be begun by another: it goes back, as if never claimed. */
+  giveBack(): void {
+    if (this.waiting === 0) return
+    // Else this one may be woken for it.
+    this.#options.store.leaveIdle(this.#idleName).catch(() => undefined)
     for (let held = this.take(); held; held = this.take()) this.settle(held, { kind: 'back' })
   }
 
@@ -267,7 +271,7 @@ export class Source {
   #keep({ nowMs, items }: Extract<ClaimReply, { kind: 'claimed' }>, token: string, until: number): void {
     for (const held of this.#leases.add(token, nowMs, until, items)) this.#buffer.push(held)
     // It may have ended while the claim was under way.
-    if (this.#ended) this.#giveBack()
+    if (this.#ended) this.giveBack()
   }
 
   async #reload(): Promise<void> {

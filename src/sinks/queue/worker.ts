@@ -39,6 +39,8 @@ interface Seat {
 
 /** Fewer than one in so many of what there is room for. */
 const crumbs = 8
+// When no handler has ended for so long, what waits behind them is another worker's to begin.
+const patienceMs = 1_000
 
 const doneOutcome: Outcome = { kind: 'ack' }
 
@@ -56,6 +58,8 @@ export class QueueWorker {
   /** Handlers that run: a batch is one. */
   #slots = 0
   #begun = 0
+  /** When the last handler has ended, or the worker began. */
+  #endedAt = 0
   #closing: Promise<void> | undefined
   #changed: (() => void)[] = []
 
@@ -68,6 +72,7 @@ export class QueueWorker {
   async start(ground: WorkerGround): Promise<void> {
     if (this.#ground || this.#closing) return
     this.#ground = ground
+    this.#endedAt = ground.network.monotonicMs()
     const { worker, start, isNamed } = ground
     this.#seats = this.drawn.map(({ name, weight }) => {
       const seat: Seat = { source: undefined as unknown as Source, weight, credit: 0 }
@@ -125,6 +130,10 @@ export class QueueWorker {
     await Promise.all(sources.map((source) => source.end(left())))
   }
 
+  get #isSlow(): boolean {
+    return this.#ground!.network.monotonicMs() - this.#endedAt > patienceMs
+  }
+
   get #perSlot(): number {
     return this.#settings.batch ?? 1
   }
@@ -136,7 +145,7 @@ export class QueueWorker {
    */
   #room(seat: Seat): number {
     const { concurrency } = this.#settings
-    const ahead = Math.floor((concurrency * this.#perSlot) / 4)
+    const ahead = this.#isSlow ? 0 : Math.floor((concurrency * this.#perSlot) / 4)
     const capacity = concurrency * this.#perSlot + ahead
     const taken = this.#seats.reduce((sum, { source }) => sum + source.waiting + source.coming, 0)
     const free = capacity - this.#slots * this.#perSlot - taken
@@ -155,6 +164,8 @@ export class QueueWorker {
       if (!batch) break
       this.#begin(batch.source, batch.items)
     }
+    if (this.#slots === this.#settings.concurrency && this.#isSlow)
+      for (const { source } of this.#seats) source.giveBack()
     // The one whose turn it is first: it is waited for.
     const { length } = this.#seats
     if (!this.#closing) for (let i = 0; i < length; i += 1) this.#seats[(this.#turn + i) % length]!.source.fill()
@@ -196,6 +207,7 @@ export class QueueWorker {
       ended = true
       timer?.cancel()
       this.#slots -= 1
+      this.#endedAt = this.#ground!.network.monotonicMs()
       this.#pump()
     }
     const timer = this.#limit(source, items, end)
