@@ -50,13 +50,13 @@ import type { Telemetry } from './runtime/telemetry.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
 import { type Left, whenDrained } from './sinks/queue/drain.ts'
-import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
+import { checkDrawn, checkWork, type Drawn, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
 import { QueueSink } from './sinks/queue/sink.ts'
 import { sweepDuty } from './sinks/queue/sweep.ts'
 import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
-import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
+import type { BatchHandler, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
 import { Processors } from './sinks/stream/processors.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
@@ -230,8 +230,8 @@ export class Bus<R extends Registry = Registry> {
     handler: QueueHandler,
     { weights = {}, ...options }: WorkOptions & { weights?: Readonly<Record<string, number>> } = {},
   ): Declared {
-    const drawn = queues.map(({ name }) => ({ name, weight: weights[name] ?? 1 }))
-    return this.#attach(drawn, handler, options)
+    const names = queues.map(({ name }) => name)
+    return this.#attach(checkDrawn(names, weights), handler, options)
   }
 
   #attach(drawn: readonly Drawn[], handler: QueueHandler | BatchHandler, options: WorkOptions): Declared {
@@ -391,7 +391,8 @@ export class Bus<R extends Registry = Registry> {
   async #openQueue(): Promise<QueueGround> {
     const { namespace, reads, hints } = await this.#backbone.open()
     const { name } = namespace
-    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start }
+    const repeated = <T>(ask: () => Promise<T>) => this.#backbone.read(ask)
+    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated }
   }
 
   async #openHub(): Promise<LiveHub> {

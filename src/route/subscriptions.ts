@@ -17,6 +17,7 @@ import {
   type From,
   finishRemoval,
   guardMs,
+  type Maker,
   type Put,
   putSubscription,
   removeSubscription,
@@ -143,8 +144,15 @@ export class Subscriptions implements SubscriptionsView {
   #context(): ChangeContext {
     const { sinks, clock } = this.#options
     const nowUs = () => clock.serverUs?.()
+    const patient = ([kind, sink]: [string, Maker | undefined]): [string, Maker | undefined] => [
+      kind,
+      sink && {
+        make: (subscription, applied) => this.#read(() => sink.make(subscription, applied)),
+        remove: (name, revision) => this.#read(() => sink.remove(name, revision)),
+      },
+    ]
     return {
-      sinks,
+      sinks: Object.fromEntries(Object.entries(sinks).map(patient)),
       startsOf: (from) => this.#read((redis, namespace) => startsOf(redis, namespace, from)),
       put: (input) =>
         this.#read((redis, namespace) =>
