@@ -33,6 +33,7 @@ interface Said extends Settlement {
 
 const mostPerCall = 1_000
 const retryMs = 100
+const mostRetryMs = 5_000
 
 export class Settler {
   readonly #context: SettlerContext
@@ -76,16 +77,18 @@ export class Settler {
   }
 
   async #send(batch: readonly Said[]): Promise<void> {
-    let repeated = false
+    let failures = 0
     while (!this.#ended) {
       try {
         const reply = await this.#store.settle(batch)
-        return this.#tell(batch, reply.kind === 'gone' ? undefined : reply.stale, repeated)
+        return this.#tell(batch, reply.kind === 'gone' ? undefined : reply.stale, failures > 0)
       } catch (error) {
-        if (!mayPass(error) && !repeated)
+        if (!mayPass(error) && failures === 0)
           this.#context.telemetry.emit('queue.stuck', { queue: this.#queue, problem: errorText(error) })
-        repeated = true
-        await new Promise<void>((resolve) => this.#context.network.after(retryMs, resolve))
+        // When Redis is back the leases have not much time left; what is wrong for good is not asked ten times a second.
+        const waitMs = mayPass(error) ? retryMs : Math.min(mostRetryMs, retryMs * 2 ** failures)
+        failures += 1
+        await new Promise<void>((resolve) => this.#context.network.after(waitMs, resolve))
       }
     }
     for (const { told } of batch) told('unsaid')
