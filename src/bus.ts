@@ -6,7 +6,7 @@
  *   closed     what was accepted is answered, then everything is let go; nothing keeps the process alive
  */
 import { hostname } from 'node:os'
-import { Backbone, type Opened } from './backbone.ts'
+import { Backbone } from './backbone.ts'
 import { type BusInternals, busMark, internals } from './bus-internals.ts'
 import { type BusOptions, checkOptions, type Settings } from './bus-options.ts'
 import type {
@@ -25,6 +25,7 @@ import type {
   RunOptions,
   TypeName,
 } from './bus-types.ts'
+import { Consuming } from './consuming.ts'
 import { checkDeclared } from './declared.ts'
 import { type Duration, durationOf } from './duration.ts'
 import { BusbarError } from './errors.ts'
@@ -32,8 +33,7 @@ import { defaultTenant, type Event, limits, RawJson } from './event.ts'
 import { checkTenant, checkText } from './event-checks.ts'
 import { type Finding, fsck } from './fsck.ts'
 import { type About, readWorkers, type WorkersFacts } from './group/workers-view.ts'
-import { LogGrowth } from './log/growth.ts'
-import { readLasts, readState, readTopics } from './log/read.ts'
+import { readState, readTopics } from './log/read.ts'
 import type { Retainer } from './log/retention.ts'
 import { createLogView, type LogView } from './log/view.ts'
 import type { Pattern } from './pattern.ts'
@@ -41,24 +41,17 @@ import type { Published } from './publish/call.ts'
 import type { Delayed, DelayedView } from './publish/delayed.ts'
 import { Publishing } from './publishing.ts'
 import type { DataIn, Registry } from './registry.ts'
-import { Router } from './route/router.ts'
-import type { Sinks } from './route/stores.ts'
-import { Subscriptions, type SubscriptionsView } from './route/subscriptions.ts'
+import type { SubscriptionsView } from './route/subscriptions.ts'
 import type { Handling } from './runtime/handling.ts'
 import { type Loop, startLoop } from './runtime/loop.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
-import { LiveHub } from './sinks/live/hub.ts'
-import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
-import { type Left, whenDrained } from './sinks/queue/drain.ts'
-import { checkWork, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
-import type { QueueGround } from './sinks/queue/queue.ts'
-import { Queues } from './sinks/queue/queues.ts'
-import { QueueSink } from './sinks/queue/sink.ts'
+import type { LiveOptions } from './sinks/live/reader.ts'
+import type { Left } from './sinks/queue/drain.ts'
+import { checkDrawn, checkWork, type Drawn, type QueueOptions, type WorkOptions } from './sinks/queue/options.ts'
 import { sweepDuty } from './sinks/queue/sweep.ts'
-import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
-import type { BatchHandler, Drawn, QueueHandler } from './sinks/queue/worker.ts'
+import type { QueuesView } from './sinks/queue/view.ts'
+import type { BatchHandler, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
-import { Processors } from './sinks/stream/processors.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
 import { checkScheduled, type ScheduledEvent } from './tasks/schedule.ts'
 import type { SchedulesView } from './tasks/schedules.ts'
@@ -96,15 +89,8 @@ export class Bus<R extends Registry = Registry> {
   readonly #backbone: Backbone
   readonly #publishing: Publishing
   readonly #worker: Worker
-  readonly #readers = new Set<LiveReader>()
-  readonly #processors: Processors
-  readonly #router: Router
-  readonly #queues: Queues
-  /** New with every bus: tells this one from an earlier one of the same name. */
-  readonly #start: string
+  readonly #consuming: Consuming
   readonly #handling = new Set<Handling>()
-  #hub: LiveHub | undefined
-  #growth: LogGrowth | undefined
   #loops: Loop[] = []
   #running: Promise<this> | undefined
   #closing: Promise<void> | undefined
@@ -115,7 +101,6 @@ export class Bus<R extends Registry = Registry> {
     this.namespace = settings.namespace.name
     this.worker = settings.worker
     this.telemetry = settings.telemetry
-    this.#start = settings.randomness.id()
     this.#backbone = new Backbone(settings)
     const publishing = new Publishing(settings, this.#backbone)
     this.#publishing = publishing
@@ -130,25 +115,11 @@ export class Bus<R extends Registry = Registry> {
       },
     })
     this.schedules = this.#worker.schedules
-    this.#processors = new Processors({ ...settings, source: this.#backbone })
-    const openQueue = () => this.#openQueue()
-    const sinks: Sinks = { queue: new QueueSink(openQueue, (name) => this.#queues.expect(name)) }
-    const subscriptions = new Subscriptions({ ...settings, source: this.#backbone, sinks })
-    this.subscriptions = subscriptions
-    this.#router = new Router({
-      ...settings,
-      sinks,
-      finishRemoval: (name, removal) => subscriptions.finishRemoval(name, removal),
-    })
-    this.#queues = new Queues({ open: openQueue, isNamed: settings.isNamed, subscriptions })
-    this.queues = createQueuesView({
-      ...{ source: this.#backbone, subscriptions, queues: this.#queues, clock: settings.clock },
-      connection: async () => (await this.#backbone.open()).reads,
-    })
+    this.#consuming = new Consuming(settings, this.#backbone, (partition, seq) => publishing.saw(partition, seq))
+    this.subscriptions = this.#consuming.subscriptions
+    this.queues = this.#consuming.queuesView
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
-    this.#handling.add({ name: 'route', isIdle: () => this.#isRouterIdle() })
-    this.#handling.add({ name: 'queues', isIdle: async () => this.#queues.isDry })
-    this.#handling.add({ name: 'processors', isIdle: () => this.#areProcessorsIdle() })
+    for (const handling of this.#consuming.handling) this.#handling.add(handling)
   }
 
   /** Stores one event. Calls for the same key are stored in the order of the calls. */
@@ -177,13 +148,7 @@ export class Bus<R extends Registry = Registry> {
   /** Follows the log: every matching event, in order per partition, from `since` on. */
   live<const P extends Pattern>(pattern: P, options: LiveOptions = {}): Live<EventOf<R, P>> {
     checkKnown(options, knownOfLive)
-    const reader = new LiveReader(
-      { hub: () => this.#openHub(), telemetry: this.telemetry, ended: (ended) => this.#readers.delete(ended) },
-      pattern,
-      options,
-    )
-    this.#readers.add(reader)
-    return reader as unknown as Live<EventOf<R, P>>
+    return this.#consuming.live(pattern, options) as unknown as Live<EventOf<R, P>>
   }
 
   /**
@@ -201,10 +166,7 @@ export class Bus<R extends Registry = Registry> {
     handler: ProcessorHandler<EventOf<R, P>>,
   ): Declared
   processor(name: string, options: ProcessorOptions, handler: ProcessorHandler<never> | EventHandler<never>): Declared {
-    const processor = this.#processors.declare(name, options, handler as ProcessorHandler<Event>)
-    const close = ({ timeout = closeTimeoutMs }: { timeout?: Duration } = {}) =>
-      processor.close(durationOf('timeout', timeout))
-    return { name, close, [Symbol.asyncDispose]: close }
+    return declared(name, this.#consuming.processors.declare(name, options, handler as ProcessorHandler<Event>))
   }
 
   /**
@@ -212,7 +174,7 @@ export class Bus<R extends Registry = Registry> {
    * until it is acked.
    */
   queue<const P extends Pattern>(name: string, options: QueueOptions<P> = {}): Queue<EventOf<R, P>> {
-    const door = this.#queues.declare(name, options)
+    const door = this.#consuming.queues.declare(name, options)
     const work = (handler: QueueHandler | BatchHandler, workOptions: WorkOptions = {}) =>
       this.#attach([{ name, weight: 1 }], handler, workOptions)
     return {
@@ -230,15 +192,13 @@ export class Bus<R extends Registry = Registry> {
     handler: QueueHandler,
     { weights = {}, ...options }: WorkOptions & { weights?: Readonly<Record<string, number>> } = {},
   ): Declared {
-    const drawn = queues.map(({ name }) => ({ name, weight: weights[name] ?? 1 }))
-    return this.#attach(drawn, handler, options)
+    const names = queues.map(({ name }) => name)
+    return this.#attach(checkDrawn(names, weights), handler, options)
   }
 
   #attach(drawn: readonly Drawn[], handler: QueueHandler | BatchHandler, options: WorkOptions): Declared {
-    const worker = this.#queues.attach(drawn, handler, checkWork(options))
-    const close = ({ timeout = closeTimeoutMs }: { timeout?: Duration } = {}) =>
-      worker.close(durationOf('timeout', timeout))
-    return { name: drawn.map(({ name }) => name).join('+'), close, [Symbol.asyncDispose]: close }
+    const worker = this.#consuming.queues.attach(drawn, handler, checkWork(options))
+    return declared(drawn.map(({ name }) => name).join('+'), worker)
   }
 
   /** Declares what this process does at start, at an interval or by cron: on the leader, or in each process. */
@@ -280,7 +240,8 @@ export class Bus<R extends Registry = Registry> {
 
   /** The names of the processors, queues and tasks declared on this bus. */
   declared(): readonly string[] {
-    return [...this.#processors.names, ...this.#queues.names, ...this.#worker.tasks.names]
+    const { processors, queues } = this.#consuming
+    return [...processors.names, ...queues.names, ...this.#worker.tasks.names]
   }
 
   /**
@@ -306,10 +267,7 @@ export class Bus<R extends Registry = Registry> {
     if (this.#loops.length === 0) this.#retain(retainer)
     const about = this.#about(role, only)
     await this.#worker.start({ ...opened, about, only })
-    const growth = this.#watchGrowth(opened)
-    await this.#router.start({ ...opened, growth, about })
-    await this.#processors.start({ ...opened, growth, about }, only)
-    await this.#queues.start(only)
+    await this.#consuming.start(opened, about, only)
     if (this.#closing) throw BusbarError.of('BUS_CLOSED')
     if (signals) for (const signal of endSignals) process.once(signal, this.#onSignal)
     this.telemetry.emit('bus.started', { namespace: namespace.name, partitions: namespace.partitions.length })
@@ -322,11 +280,7 @@ export class Bus<R extends Registry = Registry> {
    */
   async drained({ signal }: { signal?: AbortSignal } = {}): Promise<Left[]> {
     await (this.#running ?? this.run())
-    return whenDrained({
-      ...{ source: this.#backbone, clock: this.#settings.clock, network: this.#settings.network, signal },
-      queues: this.#queues.workedOn,
-      begun: () => this.#queues.begun,
-    })
+    return this.#consuming.drained(signal)
   }
 
   #retain(retainer: Retainer): void {
@@ -369,54 +323,21 @@ export class Bus<R extends Registry = Registry> {
     // One time for all of it; what comes late still has a moment.
     const left = () => Math.max(50, until - network.monotonicMs())
     for (const signal of endSignals) process.off(signal, this.#onSignal)
-    await Promise.all([this.#processors.close(left()), this.#queues.close(left()), this.#router.close(left())])
-    await this.#growth?.stop(left())
+    await this.#consuming.close(left)
     await this.#worker.stop(left())
     await Promise.all(this.#loops.map((loop) => loop.stop({ deadlineMs: left() })))
-    for (const reader of this.#readers) await reader.return()
-    await this.#hub?.stop(left())
+    await this.#consuming.endReaders(left)
     await this.#publishing.close(left())
     await this.#backbone.close()
     this.telemetry.emit('bus.closed', { namespace: this.namespace })
   }
+}
 
-  /** One watch for all that wait for the log in this process; it costs nothing before the first one does. */
-  #watchGrowth({ namespace, reads, hints }: Opened): LogGrowth {
-    const saw = (partition: number, seq: number) => this.#publishing.saw(partition, seq)
-    const context = { ...this.#settings, clock: this.#settings.network, namespace, connection: reads, hints, saw }
-    this.#growth ??= new LogGrowth(context)
-    return this.#growth
-  }
-
-  async #openQueue(): Promise<QueueGround> {
-    const { namespace, reads, hints } = await this.#backbone.open()
-    const { name } = namespace
-    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start }
-  }
-
-  async #openHub(): Promise<LiveHub> {
-    const { namespace, reads, hints } = await this.#backbone.open()
-    this.#hub ??= new LiveHub({
-      ...this.#settings,
-      clock: this.#settings.network,
-      namespace,
-      connection: reads,
-      hints,
-      saw: (partition, seq) => this.#publishing.saw(partition, seq),
-    })
-    return this.#hub
-  }
-
-  /** Nothing that is stored waits to be handed to a store by this process. */
-  async #isRouterIdle(): Promise<boolean> {
-    return !this.#running || this.#router.isIdleUpTo(await this.#backbone.read(readLasts))
-  }
-
-  /** Nothing that is stored waits for a processor of this process. */
-  async #areProcessorsIdle(): Promise<boolean> {
-    if (!this.#processors.areRunning) return true
-    return this.#processors.isIdleUpTo(await this.#backbone.read(readLasts))
-  }
+/** What was declared can be closed by itself. */
+function declared(name: string, ends: { close(timeoutMs: number): Promise<void> }): Declared {
+  const close = ({ timeout = closeTimeoutMs }: { timeout?: Duration } = {}) =>
+    ends.close(durationOf('timeout', timeout))
+  return { name, close, [Symbol.asyncDispose]: close }
 }
 
 /** Makes a bus. Nothing is connected, written or started before the first use. */

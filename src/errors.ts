@@ -307,7 +307,13 @@ export function shown(value: unknown): string {
 const maxErrorLength = 1_000
 
 /** What people are told of an error: its message, on one line, cut short. */
-export const errorText = (error: unknown): string =>
-  (error instanceof Error ? `${error.name}: ${error.message}` : String(error))
-    .replace(/\s+/g, ' ')
-    .slice(0, maxErrorLength)
+export const errorText = (error: unknown): string => textOf(error).replace(/\s+/g, ' ').slice(0, maxErrorLength)
+
+/** Anything may be thrown, also what cannot be made a text. */
+function textOf(error: unknown): string {
+  try {
+    return error instanceof Error ? `${error.name}: ${error.message}` : String(error)
+  } catch {
+    return `${shown(error)}, which has no text`
+  }
+}

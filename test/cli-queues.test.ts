@@ -116,7 +116,10 @@ describe('looking', () => {
     )
     expect(await json('match', 'acme', 'mail.sent', '--name', 'acme')).toMatchObject([{ name: 'acme', matches: true }])
     const why = await cli('match', 'acme', 'mail.sent', '--name', 'mail')
-    expect([why.code, why.stdout]).toEqual([1, expect.stringMatching(/mail +queue +no +\S+Z +its pattern does not match/)])
+    expect([why.code, why.stdout]).toEqual([
+      1,
+      expect.stringMatching(/mail +queue +no +\S+Z +its pattern does not match/),
+    ])
   })
 })
 

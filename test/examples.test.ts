@@ -41,6 +41,8 @@ test('stream-processor.ts keeps totals, two workers share it, and nothing is cou
   for await (const event of bus.log.read({ match: 'customer.regular' })) regulars.push(event.data)
   expect(regulars).toHaveLength(3)
   await eventually(() => workers.some(({ output }) => output().includes('is a regular now')))
+  // One that is still starting would end by the signal.
+  await eventually(() => workers.every((worker) => worker.output().includes('a worker is running')))
   for (const { child } of workers) child.kill('SIGTERM')
   await eventually(() => workers.every(({ child }) => child.exitCode === 0))
 })
@@ -62,6 +64,8 @@ test('worker.ts sends mails by turns, tries again what was busy, gives up what i
     expect(output()).toContain(`${tenant}: mail to busy@example.com, attempt 2`)
   }
   expect(await bus.queues.dead.reasons('mails')).toMatchObject([{ reason: '"nowhere" is no address', letters: 2 }])
+  // One that is still starting would end by the signal.
+  await eventually(() => workers.every((worker) => worker.output().includes('a worker is running')))
   for (const { child } of workers) child.kill('SIGTERM')
   await eventually(() => workers.every(({ child }) => child.exitCode === 0))
 })

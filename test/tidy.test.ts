@@ -37,6 +37,7 @@ const above = [
   'bus.ts',
   'bus-types.ts',
   'publishing.ts',
+  'consuming.ts',
   'bus-options.ts',
   'bus-internals.ts',
   'backbone.ts',

@@ -379,7 +379,8 @@ function titleOf(cause, { first, second }, { of }) {
   const own = of('fault').find((one) => one.worker === first.worker && inEffect(one))
   const network = of('network').find((one) => one.worker === first.worker && inEffect(one))
   const redis = of('fault').find((one) => one.worker === undefined && inEffect(one))
-  const why = own?.fault ?? network?.fault ?? redis?.fault
+  const isLate = of('late').some((one) => (one.worker === first.worker || one.worker === undefined) && inEffect(one))
+  const why = own?.fault ?? network?.fault ?? redis?.fault ?? (isLate ? 'no time on the machine' : undefined)
   return `lapsed (${why ?? (first.worker === 'hand' ? 'left by hand' : 'renewed too late')})`
 }
 

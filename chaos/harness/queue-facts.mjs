@@ -38,9 +38,11 @@ const readers = {
 
 function claim([token, n, leaseMs], reply) {
   if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token }]]
-  const [word, , now, more, , ...items] = reply
+  const [word, , now, more, due, ...items] = reply
   if (word !== 'claimed') return []
-  const short = items.length < Number(n) ? [['short', { now: Number(now), isAll: more === 0 }]] : []
+  // A claim that is repeated answers what it was given before, and looks at nothing else: then it does not say what is due either.
+  const isRepeated = items.length > 0 && due === -1
+  const short = items.length < Number(n) ? [['short', { now: Number(now), isAll: more === 0 && !isRepeated }]] : []
   if (items.length === 0) return short
   const headers = items.map((item) => item.slice(0, item.indexOf('\n')).split(' '))
   const ids = headers.map(([id]) => id)

@@ -228,20 +228,24 @@ function planned(fault, times, random) {
   })
 }
 
+const mostAttempts = 3
+
 async function strikeOne(context, { fault, role, phase }) {
   const { crew, random, history } = context
   if (!ofProcesses.has(fault)) {
     await fault.strike(context)
     return void (await sleep(300))
   }
-  for (let attempt = 1; attempt <= 5; attempt += 1) {
+  for (let attempt = 1; attempt <= mostAttempts; attempt += 1) {
     const candidates = () => crew.ready.filter((one) => one.role === role && !one.isPicked)
     await until(() => candidates().length > 0, { timeoutMs: 10_000 })
     const victim = random.pick(candidates())
     if (!victim) continue
     victim.isPicked = true
     const isThere = await reach(victim, phase)
-    if (isThere) await fault.strike(context, victim, phase)
+    // Better in another phase than not at all.
+    const isLast = attempt === mostAttempts && victim.state === 'ready'
+    if (isThere || isLast) await fault.strike(context, victim, phase)
     else letGo(victim)
     victim.isPicked = false
     if (isThere) return

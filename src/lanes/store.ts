@@ -68,6 +68,11 @@ export class LaneStore {
     return this.#run(enterScript, input)
   }
 
+  /** Whoever waited under this name is not woken any more: another one is. */
+  async leaveIdle(name: string): Promise<void> {
+    await this.#ground.connection.redis.zrem(this.keys.idle, name)
+  }
+
   /** An item as it is held under a token; null when it is not. */
   heldItem(token: string, id: string): Promise<string | null> {
     return this.#ground.connection.redis.hget(this.keys.heldPrefix + token, id)

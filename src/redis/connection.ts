@@ -35,7 +35,6 @@ export interface ConnectionContext {
 const silenceMs = 2_500
 // Well below the shortest expiry that makes sense: who comes back late from an absence of Redis is taken for dead.
 const maxReconnectMs = 500
-const againMs = 50
 
 /** Accepts redis://, rediss:// and unix:///path/to/socket?db=1. */
 export function redisOptions(url: string): RedisOptions {
@@ -149,29 +148,6 @@ function watchForSilence(redis: Redis, clock: Clock): void {
     timer = clock.after(silenceMs, lookSoon)
   }
 }
-
-/** Asks again what a lost connection kept from being answered, until the timeout. Only for what may be repeated. */
-export async function askAgain<T>(
-  { connection, network, timeoutMs }: { connection: Connection; network: Clock; timeoutMs: number },
-  ask: () => Promise<T>,
-): Promise<T> {
-  const deadlineAt = network.monotonicMs() + timeoutMs
-  const leftMs = () => deadlineAt - network.monotonicMs()
-  for (;;) {
-    await connection.whenReady(Math.max(1, leftMs()))
-    try {
-      return await ask()
-    } catch (error) {
-      if (!mayPass(error)) throw error
-      if (leftMs() <= 0) throw unavailable(error)
-      await new Promise<void>((resolve) => network.after(Math.min(againMs, leftMs()), resolve))
-    }
-  }
-}
-
-/** What became of a command whose connection broke is not known; whoever asked is told so, in our words. */
-export const unavailable = (error: unknown): BusbarError =>
-  BusbarError.of('REDIS_UNAVAILABLE', { problem: (error as Error).message }, error)
 
 const lostConnection =
   /^(Connection is closed|Stream isn't writeable|Reached the max retries per request|Command aborted)/

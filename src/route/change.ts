@@ -13,13 +13,15 @@ import { BusbarError, shown } from '../errors.ts'
 import { type Definition, writeDefinition } from './definition.ts'
 import type { PutReply, Removal, RemoveReply, Start } from './scripts.ts'
 import type { RoutedSink, Subscription } from './sink.ts'
-import type { Sinks } from './stores.ts'
 
 /** Where a new subscription begins: with the next event, with the oldest that is kept, or at a time. */
 export type From = 'now' | 'beginning' | number | Date
 
+/** What a change does to a store; either may be repeated. */
+export type Maker = Pick<RoutedSink, 'make' | 'remove'>
+
 export interface ChangeContext {
-  readonly sinks: Sinks
+  readonly sinks: Readonly<Partial<Record<string, Maker>>>
   startsOf(from: From): Promise<readonly Start[]>
   put(input: { name: string; definition: string; force: boolean; starts: readonly Start[] }): Promise<PutReply>
   remove(name: string): Promise<RemoveReply>
@@ -79,7 +81,7 @@ export async function finishRemoval(
   await context.removed(name, text)
 }
 
-function sinkOf(sinks: Sinks, kind: string): RoutedSink {
+function sinkOf(sinks: ChangeContext['sinks'], kind: string): Maker {
   const sink = sinks[kind]
   if (!sink) throw new Error(`This bus knows no subscriptions of the kind ${kind}.`)
   return sink

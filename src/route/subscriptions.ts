@@ -17,13 +17,14 @@ import {
   type From,
   finishRemoval,
   guardMs,
+  type Maker,
   type Put,
   putSubscription,
   removeSubscription,
 } from './change.ts'
 import { type Definition, readSubscription } from './definition.ts'
 import { putScript, type Removal, removedScript, removeScript, type Start } from './scripts.ts'
-import type { RoutedSink, Subscription } from './sink.ts'
+import type { Subscription } from './sink.ts'
 import type { Sinks } from './stores.ts'
 
 export interface SubscriptionFacts {
@@ -140,22 +141,18 @@ export class Subscriptions implements SubscriptionsView {
     return this.#options.source.read(ask)
   }
 
-  /** Making and taking away a store may be repeated: a connection that breaks meanwhile is waited for. */
-  #patientSinks(): Sinks {
-    const patient = (sink: RoutedSink): RoutedSink => ({
-      make: (...given) => this.#read(() => sink.make(...given)),
-      remove: (...given) => this.#read(() => sink.remove(...given)),
-      accept: (...given) => sink.accept(...given),
-    })
-    const sinks = Object.entries(this.#options.sinks)
-    return Object.fromEntries(sinks.map(([kind, sink]) => [kind, sink && patient(sink)]))
-  }
-
   #context(): ChangeContext {
-    const { clock } = this.#options
+    const { sinks, clock } = this.#options
     const nowUs = () => clock.serverUs?.()
+    const patient = ([kind, sink]: [string, Maker | undefined]): [string, Maker | undefined] => [
+      kind,
+      sink && {
+        make: (subscription, applied) => this.#read(() => sink.make(subscription, applied)),
+        remove: (name, revision) => this.#read(() => sink.remove(name, revision)),
+      },
+    ]
     return {
-      sinks: this.#patientSinks(),
+      sinks: Object.fromEntries(Object.entries(sinks).map(patient)),
       startsOf: (from) => this.#read((redis, namespace) => startsOf(redis, namespace, from)),
       put: (input) =>
         this.#read((redis, namespace) =>

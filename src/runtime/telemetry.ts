@@ -87,6 +87,15 @@ export interface Telemetry {
   counts(): ReadonlyMap<TelemetryName, number>
 }
 
+/** Whoever listens must not break what it listens to. */
+function tell(listener: TelemetryListener, event: TelemetryEvent): void {
+  try {
+    listener(event)
+  } catch (error) {
+    process.emitWarning(`A listener of telemetry threw at ${event.name}: ${String(error)}`, 'BusbarWarning')
+  }
+}
+
 export function createTelemetry(now: () => number, first: readonly TelemetryListener[] = []): Telemetry {
   const listeners = [...first]
   const counts = new Map<TelemetryName, number>()
@@ -94,7 +103,7 @@ export function createTelemetry(now: () => number, first: readonly TelemetryList
     emit(name, fields = {}) {
       counts.set(name, (counts.get(name) ?? 0) + 1)
       const event: TelemetryEvent = { name, level: telemetryTable[name][0], time: now(), fields }
-      for (const listener of listeners) listener(event)
+      for (const listener of listeners) tell(listener, event)
     },
     listen: (listener) => void listeners.push(listener),
     counts: () => counts,

@@ -1,9 +1,9 @@
 /** What a handler is told besides the event, and what it may answer: values, not exceptions. */
-import { type Duration, parseDuration } from '../../duration.ts'
-import { BusbarError, shown } from '../../errors.ts'
+import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
 import { storedReason } from '../../lanes/item.ts'
 import type { Outcome } from '../../lanes/scripts.ts'
+import { checkTime } from './checks.ts'
 import type { Held } from './held.ts'
 
 /** What a handler returns when the item is not done. Made by its context only. */
@@ -15,15 +15,9 @@ export class Decision {
   }
 }
 
-const msOf = (name: string, value: Duration): number => {
-  const parsed = parseDuration(value)
-  if (parsed.ok) return parsed.value
-  throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: parsed.problem })
-}
-
 /** Tries the item again after this time; after its last attempt it is a dead letter. */
 export const retryDecision = (after: Duration, reason = 'the handler asked for a retry'): Decision =>
-  new Decision({ kind: 'retry', afterMs: msOf('retry', after), reason: storedReason(reason) })
+  new Decision({ kind: 'retry', afterMs: checkTime('retry', after), reason: storedReason(reason) })
 
 /** Gives the item up: a dead letter. */
 export const deadDecision = (reason = 'the handler gave it up'): Decision =>
@@ -31,7 +25,7 @@ export const deadDecision = (reason = 'the handler gave it up'): Decision =>
 
 /** Nothing of this tenant is given for so long; the item is not counted as tried. */
 export const throttleDecision = (time: Duration): Decision =>
-  new Decision({ kind: 'throttle', forMs: msOf('throttle', time) })
+  new Decision({ kind: 'throttle', forMs: checkTime('throttle', time) })
 
 export class WorkContext {
   readonly queue: string

@@ -5,10 +5,10 @@
  */
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
-import { BusbarError, shown } from '../../errors.ts'
 import { readItem, storedReason } from '../../lanes/item.ts'
 import type { Outcome } from '../../lanes/scripts.ts'
-import { durationMs, type LeaseDoor } from './lease.ts'
+import { checkTime, invalid } from './checks.ts'
+import type { LeaseDoor } from './lease.ts'
 
 /** Ids of items, by whether what was said of them counts; the stale ones were not held under this token. */
 export interface SettledItems {
@@ -42,7 +42,7 @@ export class HeldLease {
   /** Without a time it follows the queue's retry policy. */
   async retry(id: string, { after, reason }: { after?: Duration; reason?: string } = {}): Promise<SettledItems> {
     checkId(id)
-    const wanted = after === undefined ? undefined : durationMs('after', after)
+    const wanted = after === undefined ? undefined : checkTime('after', after)
     const door = await this.#open()
     const afterMs = wanted ?? (await this.#backoffMs(door, id))
     const stored = storedReason(reason ?? 'the holder asked for a retry')
@@ -55,17 +55,18 @@ export class HeldLease {
 
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */
   async extend(id: string, time: Duration): Promise<ExtendedItem> {
-    const forMs = durationMs('time', time)
-    const { extend } = await this.#open()
-    const reply = await extend({ token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) })
+    const forMs = checkTime('time', time)
+    const input = { token: this.token, id: checkId(id), forMs, ownToken: ownToken(this.token, id) }
+    const { store, repeated } = await this.#open()
+    const reply = await repeated(() => store.extend(input))
     if (reply.kind === 'extended') return { settled: [id], stale: [], token: reply.token, until: reply.endsMs }
     const isReleased = reply.kind === 'released'
     return { settled: isReleased ? [id] : [], stale: isReleased ? [] : [id], token: null, until: null }
   }
 
   /** How often it was tried stands in the item alone. */
-  async #backoffMs({ store, backoffMs }: LeaseDoor, id: string): Promise<number> {
-    const text = await store.heldItem(this.token, id)
+  async #backoffMs({ store, repeated, backoffMs }: LeaseDoor, id: string): Promise<number> {
+    const text = await repeated(() => store.heldItem(this.token, id))
     return text === null ? 0 : Math.round(backoffMs(readItem(text).attempts + 1))
   }
 
@@ -85,6 +86,3 @@ function checkId(id: string): string {
   if (typeof id === 'string' && id.length > 0 && id.length <= idLength) return id
   throw invalid('id', id, `must be the id of a claimed item, at most ${idLength} characters`)
 }
-
-const invalid = (name: string, value: unknown, problem: string): BusbarError =>
-  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })

@@ -1,10 +1,10 @@
 /** Items claimed by hand: each is acked, tried again, given up or extended by whoever claimed it, before the lease lapses. */
-import { type Duration, parseDuration } from '../../duration.ts'
-import { BusbarError, shown } from '../../errors.ts'
+import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
 import { type Item, storedReason } from '../../lanes/item.ts'
 import type { Outcome } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
+import { checkTime } from './checks.ts'
 import { eventOf } from './held.ts'
 
 /** `stale`: not held under this lease any more; nothing has changed. */
@@ -13,8 +13,8 @@ export type SettleWord = 'settled' | 'stale'
 export interface LeaseDoor {
   queue: string
   store: LaneStore
-  /** Asked again when its answer is lost. */
-  extend(input: Parameters<LaneStore['extend']>[0]): ReturnType<LaneStore['extend']>
+  /** For what may be asked twice: REDIS_UNAVAILABLE when there is no answer in time. */
+  repeated<T>(ask: () => Promise<T>): Promise<T>
   /** How long to wait before this attempt's next, by the queue's policy. */
   backoffMs(attempt: number): number
   newToken(): string
@@ -55,7 +55,7 @@ export class ClaimedItem<Data = unknown> {
 
   /** Without a time it follows the queue's retry policy. */
   retry(after?: Duration, reason = 'the holder asked for a retry'): Promise<SettleWord> {
-    const afterMs = after === undefined ? Math.round(this.#door.backoffMs(this.attempt)) : durationMs('retry', after)
+    const afterMs = after === undefined ? Math.round(this.#door.backoffMs(this.attempt)) : checkTime('retry', after)
     return this.#settle({ kind: 'retry', afterMs, reason: storedReason(reason) })
   }
 
@@ -70,9 +70,9 @@ export class ClaimedItem<Data = unknown> {
 
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */
   async extend(time: Duration): Promise<SettleWord> {
-    const { extend, newToken } = this.#door
-    const input = { token: this.#token, id: this.id, forMs: durationMs('extend', time), ownToken: newToken() }
-    const reply = await extend(input)
+    const { store, newToken, repeated } = this.#door
+    const input = { token: this.#token, id: this.id, forMs: checkTime('extend', time), ownToken: newToken() }
+    const reply = await repeated(() => store.extend(input))
     if (reply.kind === 'extended') this.#token = reply.token
     return reply.kind === 'extended' || reply.kind === 'released' ? 'settled' : 'stale'
   }
@@ -89,10 +89,4 @@ export interface ClaimedLease<Data = unknown> {
   dueInMs: number | undefined
   /** Acks what is left of it. */
   ack(): Promise<void>
-}
-
-export function durationMs(name: string, value: Duration): number {
-  const parsed = parseDuration(value)
-  if (parsed.ok) return parsed.value
-  throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: parsed.problem })
 }

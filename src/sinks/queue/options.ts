@@ -52,6 +52,12 @@ export interface WorkOptions {
   timeout?: Duration
 }
 
+/** A queue that a worker draws from, and its share of the slots. */
+export interface Drawn {
+  name: string
+  weight: number
+}
+
 export interface WorkSettings {
   concurrency: number
   batch: number | undefined
@@ -91,6 +97,20 @@ class Checks {
     return least
   }
 
+  /** By name, each of at least so much. */
+  weights(weights: unknown, least: number): Record<string, number> {
+    if (typeof weights !== 'object' || weights === null || Array.isArray(weights)) {
+      this.problems.push(`weights must be an object, as in { acme: 3 }; got ${shown(weights)}`)
+      return {}
+    }
+    const entries = Object.entries(weights as Record<string, number>)
+    if (entries.length > limits.weights)
+      this.problems.push(`weights may name ${limits.weights} at most; got ${entries.length}`)
+    for (const [name, weight] of entries.slice(0, limits.weights))
+      this.whole(`weights.${shown(name).slice(1, -1)}`, weight, least, limits.weight)
+    return Object.fromEntries(entries)
+  }
+
   done(): void {
     if (this.problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems: this.problems })
   }
@@ -114,7 +134,7 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
   if (typeof force !== 'boolean') checks.problems.push(`force must be true or false; got ${shown(force)}`)
   const yearMs = 31_622_400_000
   const settings: QueueSettings = {
-    weights: checkWeights(checks, weights),
+    weights: checks.weights(weights, 0),
     attempts: attempts === Number.POSITIVE_INFINITY ? 0 : checks.whole('retry.attempts', attempts, 1, 1_000_000),
     backoffMs: [
       checks.duration('retry.backoff[0]', first, 0, yearMs),
@@ -123,29 +143,29 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
     leaseMs: checks.duration('lease', lease, limits.leastLeaseMs, limits.mostLeaseMs),
   }
   checks.done()
+  for (const tenant of Object.keys(settings.weights)) checkTenant(tenant)
   if (match !== null) parsePattern(match)
   return { match, from, force, settings }
-}
-
-function checkWeights(checks: Checks, weights: unknown): Record<string, number> {
-  if (typeof weights !== 'object' || weights === null || Array.isArray(weights)) {
-    checks.problems.push(`weights must be an object, as in { acme: 3 }; got ${shown(weights)}`)
-    return {}
-  }
-  const entries = Object.entries(weights as Record<string, number>)
-  if (entries.length > limits.weights)
-    checks.problems.push(`weights may name ${limits.weights} tenants; got ${entries.length}`)
-  for (const [tenant, weight] of entries.slice(0, limits.weights)) {
-    checks.whole(`weights.${shown(tenant).slice(1, -1)}`, weight, 0, limits.weight)
-    checkTenant(tenant)
-  }
-  return Object.fromEntries(entries)
 }
 
 function isStart(from: unknown): boolean {
   if (from === 'beginning' || from === 'now') return true
   const ms = from instanceof Date ? from.getTime() : from
   return typeof ms === 'number' && ms >= 0 && ms <= 8.64e15
+}
+
+/** Which queues one worker draws from, by weight; 1 where none is given. */
+export function checkDrawn(names: readonly string[], weights: unknown): Drawn[] {
+  const checks = new Checks([])
+  if (names.length === 0) checks.problems.push('a worker must have a queue to draw from')
+  const twice = names.find((name, i) => names.indexOf(name) !== i)
+  if (twice !== undefined) checks.problems.push(`queue ${shown(twice)} is named twice`)
+  const given = new Map(Object.entries(checks.weights(weights, 1)))
+  for (const name of given.keys())
+    if (!names.includes(name))
+      checks.problems.push(`weights names ${shown(name)}, which is none of the worker's queues`)
+  checks.done()
+  return names.map((name) => ({ name, weight: given.get(name) ?? 1 }))
 }
 
 export function checkWork(options: WorkOptions): WorkSettings {

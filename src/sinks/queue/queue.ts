@@ -5,22 +5,23 @@
  */
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
-import { BusbarError, shown } from '../../errors.ts'
+import { BusbarError, errorText } from '../../errors.ts'
 import { defaultTenant, limits } from '../../event.ts'
 import { checkText } from '../../event-checks.ts'
 import { readItem } from '../../lanes/item.ts'
 import { laneLimits, type Outcome, type SentItem } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
-import { askAgain, type Connection, mayPass, unavailable } from '../../redis/connection.ts'
+import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { queueKeys } from '../../redis/keys.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { checkKnown } from '../../unknown-name.ts'
+import { checkCount, checkTime, invalid } from './checks.ts'
 import { HeldLease } from './held-lease.ts'
-import { ClaimedItem, type ClaimedLease, durationMs, type LeaseDoor, type SettleWord } from './lease.ts'
+import { ClaimedItem, type ClaimedLease, type LeaseDoor, type SettleWord } from './lease.ts'
 import type { QueueSettings } from './options.ts'
 import { Sender, type Sent } from './sender.ts'
 import { Settler } from './settler.ts'
@@ -63,6 +64,8 @@ export interface QueueGround {
   worker: string
   start: string
   timeoutMs: number
+  /** Asks until there is an answer; REDIS_UNAVAILABLE when there is none in time. For what may be asked twice. */
+  repeated<T>(ask: () => Promise<T>): Promise<T>
   maxWaiting: number
   maxWaitingBytes: number
 }
@@ -79,7 +82,6 @@ const knownOfSend = new Set<keyof SendOptions>([
 ])
 const knownOfClaim = new Set<keyof ClaimOptions>(['max', 'wait', 'lease', 'signal'])
 const mostPriority = 100
-const yearMs = 31_622_400_000
 const lookMs = 1_000
 
 export class QueueDoor {
@@ -106,8 +108,8 @@ export class QueueDoor {
       .digest('base64url')
     const item: Omit<SentItem, 'id'> = {
       lane: tenant,
-      delayMs: timeOf('delay', delay),
-      ttlMs: timeOf('ttl', ttl),
+      delayMs: checkTime('delay', delay),
+      ttlMs: checkTime('ttl', ttl),
       priority: checkPriority(priority),
       once: idempotencyKey === undefined ? '' : onceHash(tenant, idempotencyKey),
       fingerprint,
@@ -116,7 +118,7 @@ export class QueueDoor {
     if (item.ttlMs > 0 && item.delayMs >= item.ttlMs)
       throw invalid('ttl', ttl, 'must be longer than the delay, or nobody will ever get it')
     const { ground, sender } = (await this.#whenOpen()).open
-    const timeoutMs = timeout === undefined ? ground.timeoutMs : timeOf('timeout', timeout)
+    const timeoutMs = timeout === undefined ? ground.timeoutMs : checkTime('timeout', timeout)
     const id = `${this.name}.${ground.randomness.id()}`
     return sender.send({ item: { id, ...item }, idempotencyKey, bytes: written.bytes, timeoutMs })
   }
@@ -125,11 +127,10 @@ export class QueueDoor {
   async claim<Data = unknown>(options: ClaimOptions = {}): Promise<ClaimedLease<Data>> {
     checkKnown(options, knownOfClaim)
     const { max = 1, wait = 0, lease, signal } = options
-    if (!Number.isInteger(max) || max < 1 || max > laneLimits.claim)
-      throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
-    const waitMs = timeOf('wait', wait)
+    checkCount('max', max, laneLimits.claim)
+    const waitMs = checkTime('wait', wait)
     const { open, settings } = await this.#whenOpen()
-    const leaseMs = lease === undefined ? settings.leaseMs : timeOf('lease', lease)
+    const leaseMs = lease === undefined ? settings.leaseMs : checkTime('lease', lease)
     if (leaseMs < 1) throw invalid('lease', lease, 'must be at least 1ms')
     const door = this.#leaseDoor(open, settings)
     const claim = async (idleName?: string) => this.#claimOnce<Data>(open, door, max, leaseMs, idleName)
@@ -140,13 +141,12 @@ export class QueueDoor {
   async pop<Data = unknown>(options: { max?: number } = {}): Promise<ClaimedItem<Data>['event'][]> {
     checkKnown(options, new Set(['max']))
     const { max = 1 } = options
-    if (!Number.isInteger(max) || max < 1 || max > laneLimits.claim)
-      throw invalid('max', max, `must be a whole number from 1 to ${laneLimits.claim}`)
+    checkCount('max', max, laneLimits.claim)
     const { open, settings } = await this.#whenOpen()
     const { worker, start } = open.ground
     const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start }).catch((error) => {
-      // Not asked again: what the call without an answer took is gone, and the next one would take more.
-      throw mayPass(error) ? unavailable(error) : error
+      // Not asked twice: what the first answer had would be gone.
+      throw mayPass(error) ? BusbarError.of('REDIS_UNAVAILABLE', { problem: errorText(error) }, error) : error
     })
     if (reply.kind === 'gone') throw this.#gone()
     const door = this.#leaseDoor(open, settings)
@@ -186,13 +186,15 @@ export class QueueDoor {
 
   #leaseDoor({ ground, store, settler }: Open, settings: QueueSettings): LeaseDoor {
     return {
-      ...{ queue: this.name, store },
-      extend: (input) => askAgain(ground, () => store.extend(input)),
+      ...{ queue: this.name, store, repeated: ground.repeated },
       backoffMs: (attempt) => backoffMs(settings.backoffMs, attempt, ground.randomness),
       newToken: () => ground.randomness.id(),
       settle: (token: string, id: string, outcome: Outcome) =>
-        new Promise<SettleWord>((resolve) =>
-          settler.settle(token, id, outcome, (how) => resolve(how === 'settled' ? how : 'stale')),
+        new Promise<SettleWord>((resolve, reject) =>
+          settler.settle(token, id, outcome, (how) => {
+            if (how === 'unsaid') reject(BusbarError.of('BUS_CLOSED'))
+            else resolve(how === 'settled' ? how : 'stale')
+          }),
         ),
     }
   }
@@ -207,8 +209,7 @@ export class QueueDoor {
     const { worker, start, randomness } = ground
     const token = randomness.id()
     const waiting = idleName === undefined ? {} : { idleName }
-    const input = { token, n, leaseMs, worker, start, ...waiting }
-    const reply = await askAgain(ground, () => store.claim(input))
+    const reply = await ground.repeated(() => store.claim({ token, n, leaseMs, worker, start, ...waiting }))
     if (reply.kind === 'gone') throw this.#gone()
     if (reply.kind !== 'claimed') return { token, items: [], dueInMs: undefined, ack: async () => undefined }
     const items = reply.items.map((text) => new ClaimedItem<Data>(door, token, reply.nowMs, readItem(text)))
@@ -228,7 +229,8 @@ export class QueueDoor {
     const until = network.monotonicMs() + waitMs
     let wake: () => void = () => undefined
     const unlisten = await hints.listen(store.keys.laneWake, (names) => names.split(' ').includes(name) && wake())
-    signal?.addEventListener('abort', () => wake(), { once: true })
+    const onAbort = () => wake()
+    signal?.addEventListener('abort', onAbort)
     try {
       for (;;) {
         const woken = new Promise<void>((resolve) => {
@@ -244,8 +246,9 @@ export class QueueDoor {
       }
     } finally {
       unlisten()
+      signal?.removeEventListener('abort', onAbort)
       // Nobody is to be woken in its place.
-      await ground.connection.redis.zrem(store.keys.idle, name).catch(() => undefined)
+      await store.leaveIdle(name).catch(() => undefined)
     }
   }
 
@@ -263,19 +266,10 @@ export class QueueDoor {
   }
 }
 
-function timeOf(name: string, value: Duration): number {
-  const ms = durationMs(name, value)
-  if (ms > yearMs) throw invalid(name, value, 'must be at most 366 days')
-  return ms
-}
-
 function checkPriority(priority: unknown): number {
   if (Number.isInteger(priority) && Math.abs(priority as number) <= mostPriority) return priority as number
   throw invalid('priority', priority, `must be a whole number from -${mostPriority} to ${mostPriority}`)
 }
-
-const invalid = (name: string, value: unknown, problem: string): BusbarError =>
-  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
 
 const onceHash = (tenant: string, key: string): string =>
   createHash('sha256')

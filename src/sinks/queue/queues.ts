@@ -12,12 +12,13 @@ import {
   type CheckedQueue,
   checkQueue,
   checkQueueName,
+  type Drawn,
   type QueueOptions,
   type QueueSettings,
   type WorkSettings,
 } from './options.ts'
 import { QueueDoor, type QueueGround } from './queue.ts'
-import { type BatchHandler, type Drawn, type QueueHandler, QueueWorker } from './worker.ts'
+import { type BatchHandler, type QueueHandler, QueueWorker } from './worker.ts'
 
 export interface QueuesOptions {
   open(): Promise<QueueGround>

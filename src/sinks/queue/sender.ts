@@ -191,7 +191,7 @@ export class Sender {
       if (call.deadlineAt <= now) this.#fail(call, BusbarError.of('OUTCOME_UNKNOWN', { timeoutMs: call.timeoutMs }))
     const late = this.#waiting.filter(({ deadlineAt }) => deadlineAt <= now)
     if (late.length === 0) return
-    this.#waiting = this.#waiting.filter((call) => !late.includes(call))
+    this.#waiting = this.#waiting.filter(({ deadlineAt }) => deadlineAt > now)
     const problem = this.#context.connection.isReady ? 'earlier calls have no answer yet' : 'Redis cannot be reached'
     for (const call of late) this.#fail(call, BusbarError.of('NOT_STORED', { timeoutMs: call.timeoutMs, problem }))
   }

@@ -13,9 +13,13 @@ import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
+import { within } from '../../runtime/within.ts'
 
-/** `unsure`: the call was repeated, so the item may have been settled by the one without an answer. */
-export type Settled = 'settled' | 'stale' | 'unsure'
+/**
+ * `unsure`: the call was repeated, so the item may have been settled by the one without an answer; `unsaid`: it ended before there
+ * was an answer.
+ */
+export type Settled = 'settled' | 'stale' | 'unsure' | 'unsaid'
 
 export interface SettlerContext {
   connection: Connection
@@ -29,6 +33,7 @@ interface Said extends Settlement {
 
 const mostPerCall = 1_000
 const retryMs = 100
+const mostRetryMs = 5_000
 
 export class Settler {
   readonly #context: SettlerContext
@@ -45,21 +50,20 @@ export class Settler {
   }
 
   settle(token: string, id: string, outcome: Outcome, told: (how: Settled) => void): void {
+    if (this.#ended) return told('unsaid')
     this.#waiting.push({ token, id, outcome, told })
     this.#sending ??= this.#sendAll()
   }
 
   /** Resolves when everything said so far has an answer, or at the deadline. */
   async flush(deadlineMs: number): Promise<void> {
-    if (!this.#sending) return
-    const late = new Promise<void>((resolve) => this.#context.network.after(deadlineMs, resolve))
-    await Promise.race([this.#sending, late])
+    if (this.#sending) await within(this.#context.network, deadlineMs, this.#sending)
   }
 
   /** What has no answer yet never gets one. */
   end(): void {
     this.#ended = true
-    for (const { told } of this.#waiting.splice(0)) told('unsure')
+    for (const { told } of this.#waiting.splice(0)) told('unsaid')
   }
 
   async #sendAll(): Promise<void> {
@@ -73,19 +77,21 @@ export class Settler {
   }
 
   async #send(batch: readonly Said[]): Promise<void> {
-    let repeated = false
+    let failures = 0
     while (!this.#ended) {
       try {
         const reply = await this.#store.settle(batch)
-        return this.#tell(batch, reply.kind === 'gone' ? undefined : reply.stale, repeated)
+        return this.#tell(batch, reply.kind === 'gone' ? undefined : reply.stale, failures > 0)
       } catch (error) {
-        if (!mayPass(error) && !repeated)
+        if (!mayPass(error) && failures === 0)
           this.#context.telemetry.emit('queue.stuck', { queue: this.#queue, problem: errorText(error) })
-        repeated = true
-        await new Promise<void>((resolve) => this.#context.network.after(retryMs, resolve))
+        // When Redis is back the leases have not much time left; what is wrong for good is not asked ten times a second.
+        const waitMs = mayPass(error) ? retryMs : Math.min(mostRetryMs, retryMs * 2 ** failures)
+        failures += 1
+        await new Promise<void>((resolve) => this.#context.network.after(waitMs, resolve))
       }
     }
-    this.#tell(batch, undefined, true)
+    for (const { told } of batch) told('unsaid')
   }
 
   /** Without `stale` the store is gone, and with it every item. */

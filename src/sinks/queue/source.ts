@@ -7,17 +7,19 @@
  *   ended     nothing is claimed any more
  *
  * Up to two claims are under way, of half the room each: Redis makes one ready while this process works on the other.
- * A claim whose answer was lost is repeated under its token and gets what it had been given. A lease is renewed only while
- * this process knows what it holds.
+ * A claim whose answer was lost is repeated under its token and gets what it had been given.
  */
-import { BusbarError, errorText } from '../../errors.ts'
+import { errorText } from '../../errors.ts'
 import type { ClaimReply, Outcome } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
-import { askAgain, type Connection, mayPass } from '../../redis/connection.ts'
+import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
-import type { Clock, Randomness, Timer } from '../../runtime/clock.ts'
+import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
-import { Held, type Lease } from './held.ts'
+import { within } from '../../runtime/within.ts'
+import { Alarm } from './alarm.ts'
+import type { Held } from './held.ts'
+import { Leases } from './leases.ts'
 import type { QueueSettings } from './options.ts'
 import { Settler } from './settler.ts'
 
@@ -29,7 +31,8 @@ export interface SourceContext {
   telemetry: Telemetry
   connection: Connection
   hints: Hints
-  timeoutMs: number
+  /** For what may be asked twice: REDIS_UNAVAILABLE when there is no answer in time. */
+  repeated<T>(ask: () => Promise<T>): Promise<T>
 }
 
 export interface SourceOptions {
@@ -47,15 +50,20 @@ export interface SourceOptions {
   define(): Promise<{ settings: QueueSettings; revision: number }>
 }
 
-const lookMs = 1_000
 const mostPerClaim = 1_000
 const mostClaims = 2
+
+interface Claim {
+  token: string
+  n: number
+}
 
 export class Source {
   readonly #context: SourceContext
   readonly #options: SourceOptions
   readonly #settler: Settler
-  readonly #leases = new Map<string, Lease>()
+  readonly #leases: Leases
+  readonly #alarm: Alarm
   readonly #unlisten: (() => void)[] = []
   readonly #idleName: string
   #buffer: Held[] = []
@@ -63,24 +71,23 @@ export class Source {
   #settings: QueueSettings | undefined
   #revision = -1
   #reloading = false
-  /** Claims under way, with how many items they ask for. */
-  readonly #claims = new Map<string, number>()
-  /** A claim that had no answer: to be repeated. */
-  #unanswered: { token: string; n: number } | undefined
+  /** Claims under way, and their ends. */
+  readonly #claims = new Map<Claim, Promise<void>>()
+  /** Claims that had no answer: to be repeated. */
+  #unanswered: Claim[] = []
   #dry = false
   #wakes = 0
   #isGone = false
-  #due: Timer | undefined
-  #dueAt = 0
-  #look: Timer | undefined
-  #renewal: Timer | undefined
   #started = false
   #ended = false
 
   constructor(context: SourceContext, options: SourceOptions) {
     this.#context = context
     this.#options = options
-    this.#settler = new Settler(context, options.queue, options.store)
+    const { queue, store } = options
+    this.#settler = new Settler(context, queue, store)
+    this.#leases = new Leases({ queue, store, clock: context.clock, leaseMs: () => this.settings.leaseMs })
+    this.#alarm = new Alarm(context, () => this.#wake())
     this.#idleName = context.randomness.id()
   }
 
@@ -99,29 +106,29 @@ export class Source {
 
   /** Items that this process holds, waiting or running. */
   get held(): number {
-    let held = 0
-    for (const { items } of this.#leases.values()) held += items.size
-    return held
+    return this.#leases.held
   }
 
-  /** The last claim found nothing more to give, and nothing has been heard since. */
+  /** The last claim found nothing more to give, and nothing has been heard since; or nothing is claimed any more. */
   get isDry(): boolean {
-    return this.#dry && this.#claims.size === 0
+    return (this.#dry || this.#ended) && this.#claims.size === 0
   }
 
   async start(): Promise<void> {
     const { store, isNamed, worker, start } = this.#options
     const { hints, connection } = this.#context
     await this.#reload()
-    if (isNamed) await askAgain(this.#context, () => store.enter({ act: 'enter', worker, start }))
+    if (isNamed) await this.#context.repeated(() => store.enter({ act: 'enter', worker, start }))
+    const unlisten = await hints.listen(store.keys.laneWake, (names) => {
+      if (names.split(' ').includes(this.#idleName)) this.#wake()
+    })
+    // It may have been closed meanwhile.
+    if (this.#ended) return unlisten()
     this.#unlisten.push(
-      await hints.listen(store.keys.laneWake, (names) => {
-        if (names.split(' ').includes(this.#idleName)) this.#wake()
-      }),
+      unlisten,
       connection.onReady(() => this.#wake()),
     )
-    this.#lookAgain()
-    this.#renewSoon()
+    this.#alarm.start()
     this.#started = true
     this.fill()
   }
@@ -129,7 +136,7 @@ export class Source {
   /** Items that claims under way may bring. */
   get coming(): number {
     let coming = 0
-    for (const n of this.#claims.values()) coming += n
+    for (const { n } of this.#claims.keys()) coming += n
     return coming
   }
 
@@ -139,7 +146,8 @@ export class Source {
     while (this.#claims.size < mostClaims && !this.#dry && !this.#ended && this.#context.connection.isReady) {
       const n = Math.min(mostPerClaim, this.#options.room())
       if (n <= 0) return
-      void this.#claim(this.#unanswered ?? { token: this.#context.randomness.id(), n })
+      const claim = this.#unanswered.shift() ?? { token: this.#context.randomness.id(), n }
+      this.#claims.set(claim, this.#claim(claim))
     }
   }
 
@@ -158,12 +166,9 @@ export class Source {
         this.#next = 0
       }
       if (held.state !== 'waiting') continue
-      // A process that was paused knows it here before any timer has told it.
-      if (this.#context.clock.monotonicMs() < held.lease.until) {
-        held.state = 'running'
-        return held
-      }
-      this.#lose(held.lease)
+      if (!this.#leases.isCertain(held)) continue
+      held.state = 'running'
+      return held
     }
     return undefined
   }
@@ -173,50 +178,53 @@ export class Source {
     if (held.state === 'lost') return this.#report('queue.stale', held)
     if (held.state === 'settled') return
     held.state = 'settled'
-    this.#forget(held)
-    if (outcome.kind === 'retry') this.#wakeIn(outcome.afterMs)
-    if (outcome.kind === 'throttle') this.#wakeIn(outcome.forMs)
+    this.#leases.forget(held)
+    if (outcome.kind === 'retry') this.#alarm.in(outcome.afterMs)
+    if (outcome.kind === 'throttle') this.#alarm.in(outcome.forMs)
     this.#settler.settle(held.lease.token, held.item.id, outcome, (how) => {
       if (how === 'stale') this.#report('queue.stale', held)
     })
   }
 
-  /** What waits goes back; resolves when that is stored, or at the deadline. Running items are settled by whoever runs them. */
+  /**
+   * What waits goes back, and so does what claims under way bring; resolves when that is stored, or at the deadline. Running items
+   * are settled by whoever runs them.
+   */
   async handBack(deadlineMs: number): Promise<void> {
+    const { network } = this.#context
+    const until = network.monotonicMs() + deadlineMs
     this.#stopClaiming()
-    for (let held = this.take(); held; held = this.take()) this.settle(held, { kind: 'back' })
-    await this.#settler.flush(deadlineMs)
+    this.giveBack()
+    await within(network, deadlineMs, Promise.all(this.#claims.values()))
+    await this.#settler.flush(Math.max(0, until - network.monotonicMs()))
   }
 
   /** Ends for good: what is still held is left to lapse. */
   async end(deadlineMs: number): Promise<void> {
     this.#stopClaiming()
-    this.#renewal?.cancel()
+    this.#leases.end()
     await this.#settler.flush(deadlineMs)
     this.#settler.end()
     const { store, isNamed, worker, start } = this.#options
-    if (isNamed && this.#context.connection.isReady)
-      await store.enter({ act: 'leave', worker, start }).catch(() => undefined)
+    if (!this.#context.connection.isReady) return
+    // Nobody is to be woken in its place.
+    const gone = store.leaveIdle(this.#idleName)
+    const left = isNamed ? store.enter({ act: 'leave', worker, start }) : undefined
+    await Promise.allSettled([gone, left])
+  }
+
+  /** What waits here may be begun by another: it goes back, as if never claimed. */
+  giveBack(): void {
+    if (this.waiting === 0) return
+    // Else this one may be woken for it.
+    this.#options.store.leaveIdle(this.#idleName).catch(() => undefined)
+    for (let held = this.take(); held; held = this.take()) this.settle(held, { kind: 'back' })
   }
 
   #stopClaiming(): void {
     this.#ended = true
-    for (const timer of [this.#due, this.#look]) timer?.cancel()
+    this.#alarm.end()
     for (const unlisten of this.#unlisten.splice(0)) unlisten()
-  }
-
-  /** Something is due then; others of this process may be due earlier. */
-  #wakeIn(ms: number): void {
-    const { clock } = this.#context
-    const at = clock.monotonicMs() + ms
-    if (this.#ended || (this.#due && this.#dueAt <= at)) return
-    this.#due?.cancel()
-    this.#dueAt = at
-    // The server rounds to whole ms.
-    this.#due = clock.after(ms + 1, () => {
-      this.#due = undefined
-      this.#wake()
-    })
   }
 
   #wake(): void {
@@ -225,21 +233,11 @@ export class Source {
     this.#options.changed()
   }
 
-  /** Hints get lost: once a second someone asks anyway. */
-  #lookAgain(): void {
-    const { network, randomness } = this.#context
-    this.#look = network.after(lookMs * (0.9 + 0.2 * randomness.float()), () => {
-      this.#lookAgain()
-      this.#wake()
-    })
-  }
-
-  async #claim({ token, n }: { token: string; n: number }): Promise<void> {
+  async #claim(claim: Claim): Promise<void> {
+    const { token, n } = claim
     const { store, worker, start } = this.#options
     const { clock, telemetry } = this.#context
     const { leaseMs } = this.settings
-    this.#unanswered = undefined
-    this.#claims.set(token, n)
     const sentAt = clock.monotonicMs()
     const wakes = this.#wakes
     try {
@@ -249,11 +247,10 @@ export class Source {
       if (this.#wakes !== wakes) this.#dry = false
     } catch (error) {
       this.#dry = true
-      // Of several the last one: what the others were given lapses.
-      this.#unanswered = { token, n }
+      this.#unanswered.push(claim)
       if (!mayPass(error)) telemetry.emit('queue.stuck', { queue: this.queue, problem: errorText(error) })
     }
-    this.#claims.delete(token)
+    this.#claims.delete(claim)
     this.#options.changed()
   }
 
@@ -263,8 +260,7 @@ export class Source {
     if (reply.kind === 'replaced') {
       telemetry.emit('queue.replaced', { queue: this.queue, worker })
       this.#stopClaiming()
-      for (const lease of [...this.#leases.values()]) this.#lose(lease)
-      return
+      return this.#leases.loseAll()
     }
     if (reply.kind === 'gone' && !this.#isGone) telemetry.emit('queue.gone', { queue: this.queue })
     this.#isGone = reply.kind === 'gone'
@@ -273,61 +269,13 @@ export class Source {
     if (reply.revision !== this.#revision) void this.#reload()
     if (reply.items.length > 0) this.#keep(reply, token, until)
     this.#dry = reply.items.length < n && !reply.more
-    if (reply.dueInMs !== undefined && this.#dry) this.#wakeIn(reply.dueInMs)
+    if (reply.dueInMs !== undefined && this.#dry) this.#alarm.in(reply.dueInMs)
   }
 
   #keep({ nowMs, items }: Extract<ClaimReply, { kind: 'claimed' }>, token: string, until: number): void {
-    const lease: Lease = { token, claimedMs: nowMs, until, items: new Set() }
-    this.#leases.set(token, lease)
-    for (const text of items) {
-      const held = new Held(lease, text)
-      lease.items.add(held)
-      this.#buffer.push(held)
-    }
+    for (const held of this.#leases.add(token, nowMs, until, items)) this.#buffer.push(held)
     // It may have ended while the claim was under way.
-    if (this.#ended) for (let held = this.take(); held; held = this.take()) this.settle(held, { kind: 'back' })
-  }
-
-  #forget(held: Held): void {
-    const { lease } = held
-    lease.items.delete(held)
-    if (lease.items.size === 0) this.#leases.delete(lease.token)
-  }
-
-  #lose(lease: Lease): void {
-    this.#leases.delete(lease.token)
-    for (const held of lease.items) {
-      if (held.state === 'running') held.abort(BusbarError.of('LEASE_LOST', { queue: this.queue, id: held.item.id }))
-      held.state = 'lost'
-    }
-    lease.items.clear()
-  }
-
-  #renewSoon(): void {
-    const { clock } = this.#context
-    this.#renewal = clock.after(this.settings.leaseMs / 3, () => {
-      void this.#renew()
-      this.#renewSoon()
-    })
-  }
-
-  async #renew(): Promise<void> {
-    const { clock } = this.#context
-    const now = clock.monotonicMs()
-    for (const lease of [...this.#leases.values()]) if (lease.until <= now) this.#lose(lease)
-    const tokens = [...this.#leases.keys()]
-    if (tokens.length === 0) return
-    const { leaseMs } = this.settings
-    try {
-      const lost = new Set(await this.#options.store.renew(tokens, leaseMs))
-      for (const token of tokens) {
-        const lease = this.#leases.get(token)
-        if (lease && lost.has(token)) this.#lose(lease)
-        else if (lease) lease.until = now + leaseMs
-      }
-    } catch {
-      // Redis is away: the leases end where they ended; the next turn looks.
-    }
+    if (this.#ended) this.giveBack()
   }
 
   async #reload(): Promise<void> {
@@ -335,8 +283,10 @@ export class Source {
     this.#reloading = true
     try {
       const { settings, revision } = await this.#options.define()
+      const isRetimed = settings.leaseMs !== this.#settings?.leaseMs
       this.#settings = settings
       this.#revision = revision
+      if (isRetimed) this.#leases.retime()
     } catch (error) {
       if (!this.#settings) throw error
     } finally {

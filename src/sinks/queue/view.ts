@@ -14,6 +14,7 @@ import { type LaneKeys, queueKeys } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
 import type { SubscriptionFacts, SubscriptionsView } from '../../route/subscriptions.ts'
 import type { Clock } from '../../runtime/clock.ts'
+import { checkCount } from './checks.ts'
 import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
 import type { QueueOptions, QueueSettings } from './options.ts'
@@ -102,6 +103,7 @@ export interface QueuesViewOptions {
 
 const defaultTenants = 20
 const mostPeeked = 1_000
+const mostTenants = 1_000_000
 // Finding the oldest item of all would mean a look at every lane.
 const oldestAmong = 100
 
@@ -141,10 +143,11 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
       return Promise.all(all.map(async (facts) => factsOf(await known(facts), clock)))
     },
     get: (name) => ask(name, (queue) => factsOf(queue, clock)),
-    tenants: (name, { limit = defaultTenants } = {}) => ask(name, (queue) => tenantsOf(queue, clock, limit)),
+    tenants: (name, { limit = defaultTenants } = {}) =>
+      ask(name, (queue) => tenantsOf(queue, clock, checkCount('limit', limit, mostTenants))),
     peek: (name, { max = 10 } = {}) =>
       ask(name, async ({ redis, store }) => {
-        const n = Math.min(mostPeeked, Math.max(1, max))
+        const n = checkCount('max', max, mostPeeked)
         const items = await runScript(redis, peekScript, { ...store.ground, n })
         return (items ?? []).map((text) => eventOf(readItem(text)))
       }),
@@ -202,14 +205,20 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
     for (let i = 0; i < page.length; i += 2) records.push([page[i]!.toString(), readRecord(page[i + 1]!)])
   const unique = [...new Map(records)]
   unique.sort(([a, x], [b, y]) => waitingIn(y) - waitingIn(x) || (a < b ? -1 : 1))
-  const shownLanes = unique.slice(0, Math.max(1, limit))
+  const shownLanes = unique.slice(0, limit)
   const oldest = await oldestOf(
     redis,
     keys,
     shownLanes.map(([tenant]) => tenant),
   )
   return shownLanes.map(([tenant, record], i) => ({
-    ...{ tenant, weight: weights[tenant] ?? 1, waiting: waitingIn(record), later: record.later, held: record.held },
+    ...{
+      tenant,
+      weight: Object.hasOwn(weights, tenant) ? weights[tenant]! : 1,
+      waiting: waitingIn(record),
+      later: record.later,
+      held: record.held,
+    },
     ...{ dead: record.dead, bytes: record.bytes, in: record.entered, out: record.left },
     oldestMs: oldest[i] == null ? null : Math.max(0, serverNow(clock) - oldest[i]),
   }))

@@ -15,19 +15,14 @@ import { storedReason } from '../../lanes/item.ts'
 import type { Outcome } from '../../lanes/scripts.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
 import type { Timer } from '../../runtime/clock.ts'
+import { within } from '../../runtime/within.ts'
 import { type BatchContext, BatchItem, Decision, WorkContext } from './context.ts'
 import type { Held } from './held.ts'
-import type { WorkSettings } from './options.ts'
+import type { Drawn, WorkSettings } from './options.ts'
 import { Source, type SourceContext, type SourceOptions } from './source.ts'
 
 export type QueueHandler<E = Event> = (event: E, context: WorkContext) => unknown
 export type BatchHandler = (items: readonly BatchItem[], context: BatchContext) => unknown
-
-/** A queue that the worker draws from, and its share of the slots. */
-export interface Drawn {
-  name: string
-  weight: number
-}
 
 export interface WorkerGround extends SourceContext {
   worker: string
@@ -44,8 +39,13 @@ interface Seat {
 
 /** Fewer than one in so many of what there is room for. */
 const crumbs = 8
+// When no handler has ended for so long, what waits behind them is another worker's to begin.
+const patienceMs = 1_000
 
 const doneOutcome: Outcome = { kind: 'ack' }
+
+/** Begins at once. What is thrown at once is told later, as any other failure: the next handler begins from the loop, not from within this one. */
+const resultOf = (handle: () => unknown): Promise<unknown> => new Promise((resolve) => resolve(handle()))
 
 export class QueueWorker {
   readonly drawn: readonly Drawn[]
@@ -59,6 +59,8 @@ export class QueueWorker {
   #slots = 0
   #begun = 0
   #filling = false
+  /** When the last handler has ended, or the worker began. */
+  #endedAt = 0
   #closing: Promise<void> | undefined
   #changed: (() => void)[] = []
 
@@ -71,6 +73,7 @@ export class QueueWorker {
   async start(ground: WorkerGround): Promise<void> {
     if (this.#ground || this.#closing) return
     this.#ground = ground
+    this.#endedAt = ground.network.monotonicMs()
     const { worker, start, isNamed } = ground
     this.#seats = this.drawn.map(({ name, weight }) => {
       const seat: Seat = { source: undefined as unknown as Source, weight, credit: 0 }
@@ -118,8 +121,7 @@ export class QueueWorker {
     const sources = this.#seats.map(({ source }) => source)
     await Promise.all(sources.map((source) => source.handBack(left())))
     while (this.#running.size > 0 && network.monotonicMs() < until) {
-      const late = new Promise<void>((resolve) => network.after(left(), resolve))
-      await Promise.race([this.nextChange(), late])
+      await within(network, left(), this.nextChange())
     }
     // What ignores its signal is handed back as well: it runs on until the process ends.
     for (const [held, source] of this.#running) {
@@ -127,6 +129,10 @@ export class QueueWorker {
       source.settle(held, { kind: 'back' })
     }
     await Promise.all(sources.map((source) => source.end(left())))
+  }
+
+  get #isSlow(): boolean {
+    return this.#ground!.network.monotonicMs() - this.#endedAt > patienceMs
   }
 
   get #perSlot(): number {
@@ -140,7 +146,7 @@ export class QueueWorker {
    */
   #room(seat: Seat): number {
     const { concurrency } = this.#settings
-    const ahead = Math.floor((concurrency * this.#perSlot) / 4)
+    const ahead = this.#isSlow ? 0 : Math.floor((concurrency * this.#perSlot) / 4)
     const capacity = concurrency * this.#perSlot + ahead
     const free = capacity - this.#slots * this.#perSlot
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
@@ -157,6 +163,8 @@ export class QueueWorker {
       if (!batch) break
       this.#begin(batch.source, batch.items)
     }
+    if (this.#slots === this.#settings.concurrency && this.#isSlow)
+      for (const { source } of this.#seats) source.giveBack()
     this.#fillSoon()
     for (const told of this.#changed.splice(0)) told()
   }
@@ -167,7 +175,10 @@ export class QueueWorker {
     this.#filling = true
     process.nextTick(() => {
       this.#filling = false
-      if (!this.#closing) for (const { source } of this.#seats) source.fill()
+      if (this.#closing) return
+      // The one whose turn it is first: it is waited for.
+      const { length } = this.#seats
+      for (let i = 0; i < length; i += 1) this.#seats[(this.#turn + i) % length]!.source.fill()
     })
   }
 
@@ -206,6 +217,7 @@ export class QueueWorker {
       ended = true
       timer?.cancel()
       this.#slots -= 1
+      this.#endedAt = this.#ground!.network.monotonicMs()
       this.#pump()
     }
     const timer = this.#limit(source, items, end)
@@ -223,13 +235,7 @@ export class QueueWorker {
       end()
     }
     const context = new WorkContext(source.queue, this.#ground!.worker, held)
-    let result: unknown
-    try {
-      result = (this.#handler as QueueHandler)(held.event, context)
-    } catch (error) {
-      return fail(error)
-    }
-    Promise.resolve(result).then(settle, fail)
+    resultOf(() => (this.#handler as QueueHandler)(held.event, context)).then(settle, fail)
   }
 
   #runBatch(source: Source, items: readonly Held[], end: () => void): void {
@@ -255,13 +261,7 @@ export class QueueWorker {
       for (const held of open) this.#fail(source, held, error)
       end()
     }
-    let result: unknown
-    try {
-      result = (this.#handler as BatchHandler)(parts, context)
-    } catch (error) {
-      return fail(error)
-    }
-    Promise.resolve(result).then(settle, fail)
+    resultOf(() => (this.#handler as BatchHandler)(parts, context)).then(settle, fail)
   }
 
   /** A handler that takes too long is told so, its items are tried again, and its slot is free, whether or not it listens. */

@@ -1,0 +1,146 @@
+/**
+ * What of a bus consumes the log, beside publishing.ts, which writes it: live readers, processors, and routing into queues.
+ *
+ *   made       nothing is connected
+ *   started    member of the groups it is needed in; one watch on the log for all of them
+ *   closed     what was held is let go, live readers have ended
+ */
+import type { Backbone, Opened } from './backbone.ts'
+import type { Settings } from './bus-options.ts'
+import { LogGrowth } from './log/growth.ts'
+import { readLasts } from './log/read.ts'
+import type { Pattern } from './pattern.ts'
+import { Router } from './route/router.ts'
+import type { Sinks } from './route/stores.ts'
+import { Subscriptions } from './route/subscriptions.ts'
+import type { Handling } from './runtime/handling.ts'
+import { LiveHub } from './sinks/live/hub.ts'
+import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
+import { type Left, whenDrained } from './sinks/queue/drain.ts'
+import type { QueueGround } from './sinks/queue/queue.ts'
+import { Queues } from './sinks/queue/queues.ts'
+import { QueueSink } from './sinks/queue/sink.ts'
+import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
+import { Processors } from './sinks/stream/processors.ts'
+
+export class Consuming {
+  readonly processors: Processors
+  readonly queues: Queues
+  readonly queuesView: QueuesView
+  readonly subscriptions: Subscriptions
+  /** For whoever asks whether everything has been handled. */
+  readonly handling: readonly Handling[]
+  readonly #settings: Settings
+  readonly #backbone: Backbone
+  readonly #saw: (partition: number, seq: number) => void
+  /** New with every bus: tells this one from an earlier one of the same name. */
+  readonly #start: string
+  readonly #router: Router
+  readonly #readers = new Set<LiveReader>()
+  #hub: LiveHub | undefined
+  #growth: LogGrowth | undefined
+  #started = false
+
+  /** `saw`: the log was seen to reach this seq. */
+  constructor(settings: Settings, backbone: Backbone, saw: (partition: number, seq: number) => void) {
+    this.#settings = settings
+    this.#backbone = backbone
+    this.#saw = saw
+    this.#start = settings.randomness.id()
+    this.processors = new Processors({ ...settings, source: backbone })
+    const open = () => this.#openQueue()
+    const sinks: Sinks = { queue: new QueueSink(open, (name) => this.queues.expect(name)) }
+    const subscriptions = new Subscriptions({ ...settings, source: backbone, sinks })
+    this.subscriptions = subscriptions
+    this.#router = new Router({
+      ...{ ...settings, sinks },
+      finishRemoval: (name, removal) => subscriptions.finishRemoval(name, removal),
+    })
+    this.queues = new Queues({ open, isNamed: settings.isNamed, subscriptions })
+    this.queuesView = createQueuesView({
+      ...{ source: backbone, subscriptions, queues: this.queues, clock: settings.clock },
+      connection: async () => (await backbone.open()).reads,
+    })
+    this.handling = [
+      { name: 'route', isIdle: () => this.#isRouterIdle() },
+      { name: 'queues', isIdle: async () => this.queues.isDry },
+      { name: 'processors', isIdle: () => this.#areProcessorsIdle() },
+    ]
+  }
+
+  live(pattern: Pattern, options: LiveOptions): LiveReader {
+    const { telemetry } = this.#settings
+    const ended = (reader: LiveReader) => this.#readers.delete(reader)
+    const reader = new LiveReader({ hub: () => this.#openHub(), telemetry, ended }, pattern, options)
+    this.#readers.add(reader)
+    return reader
+  }
+
+  async start(
+    opened: Opened,
+    about: Readonly<Record<string, unknown>>,
+    only: readonly string[] | undefined,
+  ): Promise<void> {
+    this.#started = true
+    const growth = this.#watchGrowth(opened)
+    await this.#router.start({ ...opened, growth, about })
+    await this.processors.start({ ...opened, growth, about }, only)
+    await this.queues.start(only)
+  }
+
+  /** Resolves when everything published before is routed and the queues worked on here have nothing to give. */
+  drained(signal: AbortSignal | undefined): Promise<Left[]> {
+    const { clock, network } = this.#settings
+    return whenDrained({
+      ...{ source: this.#backbone, clock, network, signal },
+      queues: this.queues.workedOn,
+      begun: () => this.queues.begun,
+    })
+  }
+
+  /** Lets go of what is shared with other processes. */
+  async close(left: () => number): Promise<void> {
+    await Promise.all([this.processors.close(left()), this.queues.close(left()), this.#router.close(left())])
+    await this.#growth?.stop(left())
+  }
+
+  async endReaders(left: () => number): Promise<void> {
+    for (const reader of this.#readers) await reader.return()
+    await this.#hub?.stop(left())
+  }
+
+  /** One watch for all that wait for the log in this process; it costs nothing before the first one does. */
+  #watchGrowth(opened: Opened): LogGrowth {
+    this.#growth ??= new LogGrowth(this.#readingOn(opened))
+    return this.#growth
+  }
+
+  async #openHub(): Promise<LiveHub> {
+    const opened = await this.#backbone.open()
+    this.#hub ??= new LiveHub(this.#readingOn(opened))
+    return this.#hub
+  }
+
+  #readingOn({ namespace, reads, hints }: Opened) {
+    const { network } = this.#settings
+    return { ...this.#settings, clock: network, namespace, connection: reads, hints, saw: this.#saw }
+  }
+
+  async #openQueue(): Promise<QueueGround> {
+    const { namespace, reads, hints } = await this.#backbone.open()
+    const { name } = namespace
+    const repeated = <T>(ask: () => Promise<T>) => this.#backbone.read(ask)
+    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated }
+  }
+
+  /** Nothing that is stored waits to be handed to a store by this process. */
+  async #isRouterIdle(): Promise<boolean> {
+    return !this.#started || this.#router.isIdleUpTo(await this.#backbone.read(readLasts))
+  }
+
+  /** Nothing that is stored waits for a processor of this process. */
+  async #areProcessorsIdle(): Promise<boolean> {
+    if (!this.processors.areRunning) return true
+    return this.processors.isIdleUpTo(await this.#backbone.read(readLasts))
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * The leases of one queue in this process: kept alive as long as they hold something.
+ *
+ *   still      nothing is held, no timer runs
+ *   renewing   all of them are renewed in one call, again after a third of their time
+ *
+ * Only leases whose answers have come are known here: what was given in an answer that got lost lapses.
+ */
+import { BusbarError } from '../../errors.ts'
+import type { LaneStore } from '../../lanes/store.ts'
+import type { Clock, Timer } from '../../runtime/clock.ts'
+import { Held, type Lease } from './held.ts'
+
+export interface LeasesOptions {
+  queue: string
+  store: LaneStore
+  clock: Clock
+  /** As the queue is defined now. */
+  leaseMs(): number
+}
+
+export class Leases {
+  readonly #options: LeasesOptions
+  readonly #leases = new Map<string, Lease>()
+  #renewal: Timer | undefined
+
+  constructor(options: LeasesOptions) {
+    this.#options = options
+  }
+
+  /** Items that this process holds, waiting or running. */
+  get held(): number {
+    let held = 0
+    for (const { items } of this.#leases.values()) held += items.size
+    return held
+  }
+
+  add(token: string, claimedMs: number, until: number, texts: readonly string[]): Held[] {
+    const lease: Lease = { token, claimedMs, until, items: new Set() }
+    for (const text of texts) lease.items.add(new Held(lease, text))
+    this.#leases.set(token, lease)
+    if (!this.#renewal) this.#renewSoon()
+    return [...lease.items]
+  }
+
+  /** A process that was paused knows it here before any timer has told it: then all of the lease is lost. */
+  isCertain({ lease }: Held): boolean {
+    if (this.#options.clock.monotonicMs() < lease.until) return true
+    this.#lose(lease)
+    return false
+  }
+
+  forget(held: Held): void {
+    const { lease } = held
+    lease.items.delete(held)
+    if (lease.items.size === 0) this.#leases.delete(lease.token)
+  }
+
+  loseAll(): void {
+    for (const lease of [...this.#leases.values()]) this.#lose(lease)
+  }
+
+  /** The next ones may last for a shorter time than those there are. */
+  retime(): void {
+    if (!this.#renewal) return
+    this.#renewal.cancel()
+    this.#renewSoon()
+  }
+
+  /** What is still held lapses. */
+  end(): void {
+    this.#renewal?.cancel()
+  }
+
+  #lose(lease: Lease): void {
+    const { queue } = this.#options
+    this.#leases.delete(lease.token)
+    for (const held of lease.items) {
+      if (held.state === 'running') held.abort(BusbarError.of('LEASE_LOST', { queue, id: held.item.id }))
+      held.state = 'lost'
+    }
+    lease.items.clear()
+  }
+
+  #renewSoon(): void {
+    const { clock, leaseMs } = this.#options
+    this.#renewal = clock.after(leaseMs() / 3, () => {
+      this.#renewal = undefined
+      void this.#renew()
+      if (this.#leases.size > 0) this.#renewSoon()
+    })
+  }
+
+  async #renew(): Promise<void> {
+    const { clock, store } = this.#options
+    const now = clock.monotonicMs()
+    for (const lease of [...this.#leases.values()]) if (lease.until <= now) this.#lose(lease)
+    const tokens = [...this.#leases.keys()]
+    if (tokens.length === 0) return
+    const leaseMs = this.#options.leaseMs()
+    try {
+      const lost = new Set(await store.renew(tokens, leaseMs))
+      for (const token of tokens) {
+        const lease = this.#leases.get(token)
+        if (lease && lost.has(token)) this.#lose(lease)
+        else if (lease) lease.until = now + leaseMs
+      }
+    } catch {
+      // Redis is away: the leases end where they ended; the next turn looks.
+    }
+  }
+}
