@@ -16,7 +16,7 @@ export function checkQueues(facts, options) {
   const leases = readLeases(history)
   const releases = findReleases(history, leases, options)
   const causes = new Map()
-  for (const { cause, ...link } of releases.links) if (cause) add(causes, titleOf(cause, link, history))
+  for (const { cause, ...link } of releases.links) if (cause) add(causes, titleOf(cause, link, history, options))
   const cells = countCells(faults.map(byRole(killName)), rowsOf(faultNames, killName), phases)
   const network = countCells(
     history.of('network').map(({ fault, script }) => ({ fault: script, phase: fault })),
@@ -340,8 +340,9 @@ function findSlowRedeliveries({ of }, { links }, { latestEndOf, serverUs }, { ki
         `${queue} ${id}: a claim of ${empty.worker} left it although the lease of ${first.worker} had lapsed`,
       )
     const isCalm = !others.some(({ t, until }) => t <= second.answeredAt && until >= from)
-    const lived = ({ worker }) =>
-      !(struck.get(worker) ?? []).some(({ t, until }) => t <= second.answeredAt && until >= from)
+    // Who was killed is dead ever after.
+    const isHit = ({ fault, t, until }) => t <= second.answeredAt && (fault === killName || until >= from)
+    const lived = ({ worker }) => !(struck.get(worker) ?? []).some(isHit)
     // The last thing that it heard of this queue was that there is nothing.
     const waits = (one) =>
       one.now <= lapse &&
@@ -373,10 +374,12 @@ function between(list, from, to) {
 }
 
 /** Why a lease lapsed: what struck its holder, or Redis, meanwhile. */
-function titleOf(cause, { first, second }, { of }) {
+function titleOf(cause, { first, second }, { of }, { killName }) {
   if (cause !== 'lapsed') return cause
   const inEffect = ({ t, until }) => t <= second.answeredAt && until >= first.t
-  const own = of('fault').find((one) => one.worker === first.worker && inEffect(one))
+  // What the dead had sent may have arrived after their end.
+  const isDead = ({ fault, t }) => fault === killName && t <= second.answeredAt
+  const own = of('fault').find((one) => one.worker === first.worker && (inEffect(one) || isDead(one)))
   const network = of('network').find((one) => one.worker === first.worker && inEffect(one))
   const redis = of('fault').find((one) => one.worker === undefined && inEffect(one))
   const isLate = of('late').some((one) => (one.worker === first.worker || one.worker === undefined) && inEffect(one))

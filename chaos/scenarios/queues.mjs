@@ -45,7 +45,17 @@ const ofRouters = ['idle', 'route', 'commit']
  */
 export const plans = {
   full: {
-    ...{ ...common, isFull: true, workers: 6, routers: 2, rate: 60, atOnce: 3, backlogMs: 3_000, perCell: 10 },
+    ...{
+      ...common,
+      isFull: true,
+      workers: 6,
+      routers: 2,
+      rate: 60,
+      atOnce: 3,
+      spared: 2,
+      backlogMs: 3_000,
+      perCell: 10,
+    },
     ...{ redeliveryMs: timing.leaseMs + 1_000, leastClaims: 1_000_000, leastKills: 1_000, fairClaims: 1_000_000 },
     parts: [
       { name: 'killed', strikes: [[kill, 1_000]] },
@@ -76,7 +86,7 @@ export const plans = {
     ],
   },
   quick: {
-    ...{ ...common, isFull: false, workers: 3, routers: 1, rate: 60, atOnce: 2, backlogMs: 300, perCell: 1 },
+    ...{ ...common, isFull: false, workers: 3, routers: 1, rate: 60, atOnce: 2, spared: 1, backlogMs: 300, perCell: 1 },
     ...{ redeliveryMs: timing.leaseMs + 5_000, leastClaims: 0, leastKills: 0, fairClaims: 3_000 },
     parts: [
       {
@@ -231,14 +241,15 @@ function planned(fault, times, random) {
 const mostAttempts = 3
 
 async function strikeOne(context, { fault, role, phase }) {
-  const { crew, random, history } = context
+  const { crew, random, history, plan } = context
   if (!ofProcesses.has(fault)) {
     await fault.strike(context)
     return void (await sleep(300))
   }
   for (let attempt = 1; attempt <= mostAttempts; attempt += 1) {
     const candidates = () => crew.ready.filter((one) => one.role === role && !one.isPicked)
-    await until(() => candidates().length > 0, { timeoutMs: 10_000 })
+    // Somebody has to be there to go on.
+    await until(() => candidates().length > (role === 'worker' ? plan.spared : 0), { timeoutMs: 10_000 })
     const victim = random.pick(candidates())
     if (!victim) continue
     victim.isPicked = true

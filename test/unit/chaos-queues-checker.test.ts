@@ -200,6 +200,7 @@ describe('planted', () => {
     const waits = { kind: 'short', t: 500 * ms, worker: 'w2', queue, now: 500, isAll: true }
     expect(findings([...slower, waits], 'redeliveries above')).toEqual([expect.stringContaining('2496 ms')])
     expect(findings([...slower, waits, killed(600 * ms, 'w2')], 'redeliveries above')).toEqual([])
+    expect(findings([...slower, waits, killed(20 * ms, 'w2')], 'redeliveries above')).toEqual([])
     const late = { kind: 'late', t: 1_200 * ms, until: 1_500 * ms, worker: 'w2' }
     expect(findings([...slower, waits, late], 'redeliveries above')).toEqual([])
   })
