@@ -34,6 +34,8 @@ interface Declared {
 }
 
 // How long a change of a definition by someone else may go unnoticed by those who claim by hand.
+const makingMs = 2_000
+const askAgainMs = 25
 const definedMs = 1_000
 
 export class Queues {
@@ -85,8 +87,10 @@ export class Queues {
     const known = this.#declared.get(name)?.door ?? this.#opened.get(name)
     if (known) return known
     const defined = this.#rememberFor(definedMs, () => this.#define(name))
+    let made = false
     const door = new QueueDoor(name, async () => {
       const [ground, { settings }] = await Promise.all([this.#options.open(), defined()])
+      made ||= await isMade(ground, name)
       return { ground, settings }
     })
     this.#opened.set(name, door)
@@ -197,4 +201,14 @@ export class Queues {
     const { options, revision } = await this.#options.subscriptions.get(name)
     return { settings: options as unknown as QueueSettings, revision }
   }
+}
+
+/** A queue is in the table before its store is made: whoever puts it is about to, or else a router will. Whether it has come. */
+async function isMade({ namespace, connection, network, repeated }: QueueGround, name: string): Promise<boolean> {
+  const { store } = queueKeys(namespace, name)
+  for (let waitedMs = 0; waitedMs <= makingMs; waitedMs += askAgainMs) {
+    if ((await repeated(() => connection.redis.exists(store))) === 1) return true
+    await new Promise<void>((resolve) => network.after(askAgainMs, resolve))
+  }
+  return false
 }
