@@ -328,6 +328,8 @@ function findSlowRedeliveries({ of }, { links }, { latestEndOf, serverUs }, { ki
   for (const { queue, id, first, second, cause } of links) {
     const kill = killsOf.get(first.worker)
     if (!kill || (cause !== 'lapsed' && cause !== 'taken over')) continue
+    // Another one had it meanwhile, by a claim whose answer nobody saw.
+    if (!first.isExtension && second.attempts > first.attempts + 1) continue
     const from = Math.max(kill.t, first.t)
     const tookMs = (second.answeredAt - from) / 1000
     if (tookMs < 0) continue

@@ -4,7 +4,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { nowUs, until } from '../harness/clock.mjs'
-import { callOf, phasesOf } from '../harness/queue-crew.mjs'
+import { callOf, closeSoon, phasesOf } from '../harness/queue-crew.mjs'
 
 const reachMs = 1_500
 
@@ -27,7 +27,7 @@ export async function reach(victim, phase) {
 export function letGo(victim) {
   victim.call?.pass()
   victim.call = undefined
-  if (victim.state === 'gone') setTimeout(() => victim.proxy.close(), 100)
+  if (victim.state === 'gone') closeSoon(victim)
 }
 
 /** SIGKILL. A call that was on its way arrives, is lost, or arrives when its sender is long forgotten. */
@@ -57,7 +57,7 @@ export const kill = {
       await sleep(50)
     }
     victim.call = undefined
-    setTimeout(() => victim.proxy.close(), 100)
+    closeSoon(victim)
   },
 }
 

@@ -67,7 +67,7 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
       const before = worker.state
       worker.state = 'gone'
       crew.delete(name)
-      if (!worker.call) setTimeout(() => worker.proxy.close(), 100)
+      if (!worker.call) closeSoon(worker)
       if (isOver) return
       if (exit.signal !== 'SIGKILL')
         history.add(before === 'starting' ? 'unstarted' : 'crashed', { t: nowUs(), worker: name, ...exit })
@@ -120,6 +120,11 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
       clearTimeout(impatience)
     },
   }
+}
+
+/** What was passed on for the dead is still answered, and told. */
+export function closeSoon({ proxy }) {
+  setTimeout(() => proxy.close(), 3_000).unref()
 }
 
 /** All phases that it is in; the one that was aimed at first. */

@@ -187,6 +187,8 @@ describe('planted', () => {
       expect.stringContaining('a claim of w2 left it'),
     ])
     expect(findings([...healthy(), { ...short, isAll: false }], 'left by a claim')).toEqual([])
+    const unseen = healthy().map((fact) => (fact.token === 'w2.3' && fact.attempts ? { ...fact, attempts: [2] } : fact))
+    expect(findings([...unseen, short], 'left by a claim')).toEqual([])
     expect(findings([...healthy(), { ...short, t: 1_029 * ms, now: 1_029 }], 'left by a claim')).toEqual([])
   })
 
