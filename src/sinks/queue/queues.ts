@@ -90,7 +90,7 @@ export class Queues {
     let made = false
     const door = new QueueDoor(name, async () => {
       const [ground, { settings }] = await Promise.all([this.#options.open(), defined()])
-      made ||= await isMade(ground, name)
+      if (!made) made = await isMade(ground, name)
       return { ground, settings }
     })
     this.#opened.set(name, door)
