@@ -7,6 +7,7 @@
  */
 import type { Backbone, Opened } from './backbone.ts'
 import type { Settings } from './bus-options.ts'
+import { LaneStores } from './lanes/store.ts'
 import { LogGrowth } from './log/growth.ts'
 import { readLasts } from './log/read.ts'
 import type { Pattern } from './pattern.ts'
@@ -39,6 +40,7 @@ export class Consuming {
   readonly #readers = new Set<LiveReader>()
   #hub: LiveHub | undefined
   #growth: LogGrowth | undefined
+  #stores: LaneStores | undefined
   #started = false
 
   /** `saw`: the log was seen to reach this seq. */
@@ -130,7 +132,9 @@ export class Consuming {
     const { namespace, reads, hints } = await this.#backbone.open()
     const { name } = namespace
     const repeated = <T>(ask: () => Promise<T>) => this.#backbone.read(ask)
-    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated }
+    this.#stores ??= new LaneStores({ ...this.#settings, connection: reads }, name)
+    const stores = this.#stores
+    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated, stores }
   }
 
   /** Nothing that is stored waits to be handed to a store by this process. */

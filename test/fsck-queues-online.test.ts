@@ -1,6 +1,7 @@
 /** fsck of queues while they are in use: nothing sound is reported, and what is wrong is found all the same. */
 import { expect, onTestFinished, test } from 'vitest'
 import type { Bus } from '../src/bus.ts'
+import { placeField } from '../src/lanes/record.ts'
 import { queueKeys, routeKeys } from '../src/redis/keys.ts'
 import { freshNamespace, plainRedis, testBus } from './support/bus.ts'
 import { eventually } from './support/eventually.ts'
@@ -117,7 +118,7 @@ test('what is wrong at only one of its reads, whichever that is, is not reported
     'bytes that are wrong': [() => redis.hincrby(keys.store, 'bytes', 1), () => redis.hincrby(keys.store, 'bytes', -1)],
     'a lease too many': [() => redis.zadd(keys.leases, 9e15, 'x'), () => redis.zrem(keys.leases, 'x')],
     'a held item too many': [
-      () => redis.hset(`${keys.heldPrefix}x`, held.id, 'x'),
+      () => redis.set(`${keys.heldPrefix}x`, `w s 1 ${held.id} acme place1`),
       () => redis.unlink(`${keys.heldPrefix}x`),
     ],
     'a queue of nobody': [
@@ -154,8 +155,9 @@ test('a queue of many lanes and items is read to its end, in steps', async () =>
 
   // Items move between any two of its reads: it has too many to be read at once, so they are not compared.
   const { findings } = await fsckWhile(redis, bus.namespace, async (read, ask) => {
-    const [first, last] = await redis.hmget(keys.waiting, 'big 0', 'big 4999')
-    await redis.hset(keys.waiting, { 'big 0': last!, 'big 4999': first! })
+    const ends = [placeField('big', 0), placeField('big', 4_999)] as const
+    const [first, last] = await redis.hmget(keys.items, ...ends)
+    await redis.hset(keys.items, ends[0], last!, ends[1], first!)
     await redis.hincrby(keys.store, 'turn', read)
     return ask()
   })

@@ -2,7 +2,7 @@
 
 import { describe, expect, test } from 'vitest'
 import type { Finding, FsckCheck } from '../src/fsck.ts'
-import { placeField } from '../src/lanes/record.ts'
+import { placeField, readLease } from '../src/lanes/record.ts'
 import { queueKeys } from '../src/redis/keys.ts'
 import { type SpoiledQueue, soundQueue } from './support/spoiled-queue.ts'
 
@@ -36,16 +36,22 @@ const textOf = (id: string) => `${header(id)}\n${envelope()}`
 
 /** One more item that waits in acme, as its record and the counters say. */
 async function addWaiting({ redis, keys, recordOf, rewrite }: SpoiledQueue, text: string): Promise<void> {
-  const { tail, bytes, entered } = await recordOf('acme')
-  await redis.hset(keys.waiting, placeField('acme', tail), text)
-  await rewrite('acme', { tail: tail + 1, bytes: bytes + text.length, entered: entered + 1 })
+  const { tail, bytes } = await recordOf('acme')
+  await redis.hset(keys.items, placeField('acme', tail), text)
+  await rewrite('acme', { tail: tail + 1, bytes: bytes + text.length })
   for (const name of ['waiting', 'in']) await redis.hincrby(keys.store, name, 1)
   await redis.hincrby(keys.store, 'bytes', text.length)
 }
 
 const firstPlace = async ({ recordOf }: SpoiledQueue, name: string) => placeField(name, (await recordOf(name)).head)
 const firstOf = async (queue: SpoiledQueue, name: string) =>
-  (await queue.redis.hget(queue.keys.waiting, await firstPlace(queue, name)))!
+  (await queue.redis.hget(queue.keys.items, await firstPlace(queue, name)))!
+
+async function heldAt({ redis, keys, held }: SpoiledQueue) {
+  const { items } = readLease((await redis.getBuffer(keys.heldPrefix + held.token))!)
+  const { field } = items.find(({ id }) => id === held.id)!
+  return { field, text: (await redis.hget(keys.items, field))! }
+}
 
 test('[Q40] a sound queue has nothing to report', async () => {
   expect(await (await soundQueue()).findings()).toEqual([])
@@ -53,7 +59,7 @@ test('[Q40] a sound queue has nothing to report', async () => {
 
 finds('queue-items', {
   'an item that is held waits too: what is being handled is not also queued': async (queue) => {
-    await addWaiting(queue, (await queue.redis.hget(queue.keys.heldPrefix + queue.held.token, queue.held.id))!)
+    await addWaiting(queue, (await heldAt(queue)).text)
     return { where: item(queue.held.id), problem: 'it is in two places: held and waiting' }
   },
   'an item that waits for a time waits too': async (queue) => {
@@ -89,8 +95,8 @@ finds('queue-items', {
   },
   'an item in the list of another lane': async (queue) => {
     const [mine, other] = [await firstOf(queue, 'acme'), await firstOf(queue, 'globex')]
-    await queue.redis.hset(queue.keys.waiting, await firstPlace(queue, 'acme'), other)
-    await queue.redis.hset(queue.keys.waiting, await firstPlace(queue, 'globex'), mine)
+    await queue.redis.hset(queue.keys.items, await firstPlace(queue, 'acme'), other)
+    await queue.redis.hset(queue.keys.items, await firstPlace(queue, 'globex'), mine)
     const problem = expect.stringContaining('it waits in the lane')
     const [first, second] = [other.split(' ')[0]!, queue.waiting[0]!].map((id) => ({ where: item(id), problem }))
     const [acme, globex] = ['acme', 'globex'].map((name) => ({ check: 'queue-lanes' as const, where: lane(name) }))
@@ -100,10 +106,10 @@ finds('queue-items', {
     await addWaiting(queue, `${header('x', { priority: 3 })}\n${envelope()}`)
     return { where: item('x'), problem: 'its priority is 3, but its place is plain' }
   },
-  'an item under the id of another': async ({ redis, keys, held }) => {
-    const text = (await redis.hget(keys.heldPrefix + held.token, held.id))!
-    await redis.hset(keys.heldPrefix + held.token, held.id, text.replace(held.id, 'other'))
-    return { where: item('other'), problem: `it is stored under "${held.id}"` }
+  'an item under the id of another': async (queue) => {
+    const { field, text } = await heldAt(queue)
+    await queue.redis.hset(queue.keys.items, field, text.replace(queue.held.id, 'other'))
+    return { where: item('other'), problem: `it is stored under "${queue.held.id}"` }
   },
 })
 
@@ -112,35 +118,34 @@ finds('queue-lanes', {
     const place = await firstPlace(queue, 'globex')
     const { bytes } = await queue.recordOf('globex')
     const { length } = await firstOf(queue, 'globex')
-    await queue.redis.hdel(queue.keys.waiting, place)
+    await queue.redis.hdel(queue.keys.items, place)
     await queue.rewrite('globex', { bytes: bytes - length })
     await queue.redis.hincrby(queue.keys.store, 'bytes', -length)
     return [
       { where: lane('globex'), problem: `nothing is at its place ${(await queue.recordOf('globex')).head}` },
-      { where: whole, problem: 'its lanes have 5 places in use, there are 4' },
+      { check: 'queue-counters', where: whole, problem: '6 items wait and 1 are held, but 6 places are in use' },
     ]
   },
   'something at a place that is not in use': async ({ redis, keys }) => {
-    await redis.hset(keys.waiting, placeField('globex', 999), `${header('x', { at: 'globex' })}\n${envelope('globex')}`)
-    return { where: whole, problem: 'its lanes have 5 places in use, there are 6' }
+    await redis.hset(keys.items, placeField('globex', 999), `${header('x', { at: 'globex' })}\n${envelope('globex')}`)
+    return { check: 'queue-counters', where: whole, problem: '6 items wait and 1 are held, but 8 places are in use' }
   },
   'places of a lane without a record': async ({ redis, keys }) => {
-    await redis.hset(keys.waiting, placeField('nobody', 0), textOf('x'))
-    return { where: whole, problem: 'its lanes have 5 places in use, there are 6' }
+    await redis.hset(keys.items, placeField('nobody', 0), textOf('x'))
+    return { check: 'queue-counters', where: whole, problem: '6 items wait and 1 are held, but 8 places are in use' }
   },
   'a head behind the tail': async ({ rewrite, recordOf }) => {
-    const { head, entered } = await recordOf('slow')
-    await rewrite('slow', { head: head + 2, entered: entered - 2 })
+    const { head } = await recordOf('slow')
+    await rewrite('slow', { head: head + 2 })
     return [
-      { where: lane('slow'), problem: `its places go from ${head + 2} to before ${head + 1}` },
-      { where: whole, problem: 'its lanes have 3 places in use, there are 5' },
+      { where: lane('slow'), problem: `its places go from ${head + 2} to before ${head}` },
       { check: 'queue-counters', where: whole, problem: 'its counters say 6 waiting, its lanes 4' },
     ]
   },
   'another number with a priority': async ({ rewrite }) => {
     await rewrite('acme', { ranked: 0 })
     return [
-      { where: lane('acme'), problem: 'its record says 0 with a priority, there are 1' },
+      { where: lane('acme'), problem: 'its record says 0 out of their order, there are 1' },
       { check: 'queue-counters', where: whole, problem: 'its counters say 6 waiting, its lanes 5' },
     ]
   },
@@ -151,10 +156,13 @@ finds('queue-lanes', {
     return { where: lane('acme'), problem: `its record says ${bytes + 1} bytes, there are ${bytes}` }
   },
   'more held than there is': async ({ rewrite, recordOf, redis, keys }) => {
-    const { held, entered } = await recordOf('acme')
-    await rewrite('acme', { held: held + 1, entered: entered + 1 })
+    const { held } = await recordOf('acme')
+    await rewrite('acme', { held: held + 1 })
     for (const name of ['held', 'in']) await redis.hincrby(keys.store, name, 1)
-    return { where: lane('acme'), problem: 'its record says 2 held, there are 1' }
+    return [
+      { where: lane('acme'), problem: 'its record says 2 held, there are 1' },
+      { check: 'queue-counters', where: whole, problem: '6 items wait and 2 are held, but 7 places are in use' },
+    ]
   },
   'one that is later, counted as dead': async ({ rewrite }) => {
     await rewrite('acme', { later: 0, dead: 2 })
@@ -162,11 +170,6 @@ finds('queue-lanes', {
       { where: lane('acme'), problem: 'its record says 0 later, there are 1' },
       { check: 'queue-counters', where: whole, problem: 'its counters say 1 later, its lanes 0' },
     ]
-  },
-  'more entered than left and there': async ({ rewrite, recordOf }) => {
-    const { entered, left } = await recordOf('acme')
-    await rewrite('acme', { entered: entered + 1 })
-    return { where: lane('acme'), problem: `${entered + 1} entered and ${left} left, but it has 6` }
   },
   'a lane with items and without a record': async ({ redis, keys }) => {
     const text = `${header('x', { at: 'lost' })}\n${envelope('lost')}`
@@ -179,7 +182,7 @@ finds('queue-lanes', {
     ]
   },
   'a record of nothing': async ({ redis, keys }) => {
-    await redis.hset(keys.lanes, 'empty', Buffer.alloc(89))
+    await redis.hset(keys.lanes, 'empty', Buffer.alloc(81))
     return { where: lane('empty'), problem: 'it has a record, but nothing to count' }
   },
   'a record that cannot be read': async ({ redis, keys }) => {
@@ -199,7 +202,7 @@ finds('queue-counters', {
   },
   'more waiting than in its lanes': async ({ redis, keys }) => {
     for (const name of ['waiting', 'in']) await redis.hincrby(keys.store, name, 1)
-    return { where: whole, problem: 'its counters say 7 waiting, its lanes 6' }
+    return { where: whole, problem: '7 items wait and 1 are held, but 7 places are in use' }
   },
   'more bytes than in its lanes': async ({ redis, keys }) => {
     await redis.hincrby(keys.store, 'bytes', 1)
@@ -257,19 +260,28 @@ finds('queue-leases', {
   "a lease that never lapses: its items are nobody else's for ever": async ({ redis, keys, held }) => {
     await redis.zrem(keys.leases, held.token)
     return [
-      { where: `lease "${held.token}" of queue "mail"`, problem: 'it never lapses' },
+      { check: 'queue-lanes', where: lane('acme'), problem: 'its record says 1 held, there are 0' },
       { check: 'queue-keys', where: `key "${keys.heldPrefix}${held.token}"`, problem: 'it is held under no lease' },
     ]
   },
   'a holder of nothing: whoever has the right has the object': async ({ redis, keys }) => {
-    await redis.hset(keys.holders, 'token', 'w s 1')
+    await redis.set(`${keys.heldPrefix}token`, 'w s 1')
     await redis.zadd(keys.leases, 9e15, 'token')
     return { where: 'lease "token" of queue "mail"', problem: 'it holds nothing' }
+  },
+  'a lease that holds what is not there': async (queue) => {
+    const { token, id } = queue.held
+    await queue.redis.hdel(queue.keys.items, (await heldAt(queue)).field)
+    return [
+      { where: `lease "${token}" of queue "mail"`, problem: `it holds the item "${id}", which is not there` },
+      { check: 'queue-counters', where: whole, problem: '6 items wait and 1 are held, but 6 places are in use' },
+      { check: 'queue-lanes', where: lane('acme'), problem: 'its record says 1 held, there are 0' },
+    ]
   },
   'a lease without a holder': async ({ redis, keys, held }) => {
     await redis.zadd(keys.leases, 9e15, 'token')
     expect(held.token).not.toBe('token')
-    return { where: 'lease "token" of queue "mail"', problem: 'nobody holds it' }
+    return { where: 'lease "token" of queue "mail"', problem: 'it holds nothing' }
   },
 })
 
@@ -308,7 +320,7 @@ finds('queue-remembered', {
 
 finds('queue-keys', {
   'held items without a lease: nobody else may have an event': async ({ redis, keys }) => {
-    await redis.hset(`${keys.heldPrefix}token`, 'x', textOf('x'))
+    await redis.set(`${keys.heldPrefix}token`, 'w s 1 x acme place1')
     return { where: `key "${keys.heldPrefix}token"`, problem: 'it is held under no lease' }
   },
   'ranked items of a lane without a record': async ({ redis, keys }) => {
@@ -318,7 +330,7 @@ finds('queue-keys', {
   'keys of a queue that is not registered, reported once': async ({ redis, bus }) => {
     const left = queueKeys(bus.namespace, 'left')
     await redis.hset(left.store, 'revision', 1)
-    await redis.hset(left.waiting, placeField('acme', 0), textOf('x'))
+    await redis.hset(left.items, placeField('acme', 0), textOf('x'))
     return { where: 'queue "left"', problem: expect.stringContaining('it is not registered, but has keys') }
   },
 })

@@ -4,7 +4,8 @@
  * can be judged against what was known before it (checker/fairness.mjs).
  */
 import { Redis } from 'ioredis'
-import * as lanes from '../../dist/lanes/scripts.js'
+import { acceptAct, claimAct, settleAct, workScript } from '../../dist/lanes/acts.js'
+import { makeScript, removeScript } from '../../dist/lanes/scripts.js'
 import { queueKeys } from '../../dist/redis/keys.js'
 import { runScript } from '../../dist/redis/script.js'
 import { createFairness } from '../checker/fairness.mjs'
@@ -19,13 +20,13 @@ const leaseMs = 3_600_000 // nothing lapses: that would not be seen here
 export async function claimFairly({ port, claims, tenants, random, report }) {
   const redis = new Redis({ host: loopback, port, replyMapping: 'legacy' })
   // One that Redis does not know is sent a second time, behind others.
-  for (const { source } of [lanes.makeScript, lanes.acceptScript, lanes.claimScript, lanes.settleScript])
-    await redis.script('LOAD', source)
+  for (const { source } of [makeScript, workScript]) await redis.script('LOAD', source)
   const before = await sizeOf(redis)
   const keys = queueKeys(namespace, 'fair')
   const names = Array.from({ length: tenants }, (_, i) => `t${i}`)
   const fairness = createFairness(names)
   const run = (script, input) => runScript(redis, script, { keys, ...input })
+  const does = async (act) => act.read((await run(workScript, { acts: [act] }))[0])
   let revision = 1
   let weights = {}
 
@@ -44,7 +45,7 @@ export async function claimFairly({ port, claims, tenants, random, report }) {
     )
     revision += 1
     const now = weights
-    inOrder(run(lanes.makeScript, { revision, born: 2, attempts: 0, applied, weights: now }), (word) => {
+    inOrder(run(makeScript, { revision, born: 2, attempts: 0, applied, weights: now }), (word) => {
       if (word !== 'made' && word !== 'raised') throw new Error(`make answered ${word}`)
       fairness.weigh(now)
     })
@@ -63,9 +64,12 @@ export async function claimFairly({ port, claims, tenants, random, report }) {
       })
       groups.push({ lane, items })
     }
-    const input = { revision, born: 2, partition: 0, first, last: seq, groups }
+    const input = {
+      ...{ revision, born: 2, partition: 0, first, last: seq },
+      items: groups.flatMap(({ lane, items }) => items.map((item) => ({ lane, item }))),
+    }
     owed += seq - first + 1
-    inOrder(run(lanes.acceptScript, input), ({ kind }) => {
+    inOrder(does(acceptAct(input)), ({ kind }) => {
       if (kind !== 'accepted') throw new Error(`accept answered ${kind}`)
       fairness.arrive(groups.map(({ lane, items }) => [lane, items.length]))
     })
@@ -80,7 +84,7 @@ export async function claimFairly({ port, claims, tenants, random, report }) {
     made += 1
     const token = `k${made}`
     const n = random.float() < 0.8 ? 1 : random.between(2, 12)
-    inOrder(run(lanes.claimScript, { token, n, leaseMs, worker: 'w', start: 's' }), (reply) => {
+    inOrder(does(claimAct({ token, n, leaseMs, worker: 'w', start: 's' })), (reply) => {
       const given = reply.items.map((text) => text.split(' ', 3))
       for (const [id, , lane] of given) held.push({ token, id, lane })
       items += given.length
@@ -95,7 +99,7 @@ export async function claimFairly({ port, claims, tenants, random, report }) {
   const settle = () => {
     const settlements = held.map(({ token, id, lane }) => ({ token, id, lane, outcome: outcomeOf(random.float()) }))
     held = []
-    inOrder(run(lanes.settleScript, { settlements }), ({ stale }) => {
+    inOrder(does(settleAct(settlements)), ({ stale }) => {
       if (stale.length > 0) throw new Error(`${stale.length} settlements were stale`)
       fairness.arrive(settlements.filter(({ outcome }) => outcome.kind !== 'ack').map(({ lane }) => [lane, 1]))
     })
@@ -122,7 +126,7 @@ export async function claimFairly({ port, claims, tenants, random, report }) {
   if (held.length > 0) settle()
   await judging
   const tookMs = (nowUs() - began) / 1000
-  while ((await run(lanes.removeScript, { revision: revision + 1 })) === 'more');
+  while ((await run(removeScript, { revision: revision + 1 })) === 'more');
   const after = await sizeOf(redis)
   redis.disconnect()
   return { claims: made, items, turns: fairness.turns, tookMs, before, after, found: fairness.found }

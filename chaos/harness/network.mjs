@@ -15,7 +15,9 @@ export function createNetwork({ history, random }) {
   let quietUntil = 0
   return {
     calls,
-    seen: (script) => void calls.set(script, calls.get(script) + 1),
+    seen(scripts) {
+      for (const script of scripts) calls.set(script, calls.get(script) + 1)
+    },
     /** Each fault is to meet each script so often. */
     want(times) {
       for (const [script, list] of wanted) {
@@ -29,13 +31,14 @@ export function createNetwork({ history, random }) {
     forget() {
       for (const list of wanted.values()) list.length = 0
     },
-    faultOf(script, worker) {
-      const list = wanted.get(script)
-      if (list.length === 0) return undefined
+    /** `scripts`: all that a call does. */
+    faultOf(scripts, worker) {
+      const script = scripts.find((name) => wanted.get(name).length > 0)
+      if (script === undefined) return undefined
       const t = nowUs()
       if (t < quietUntil) return undefined
       quietUntil = t + restMs * 1000
-      const fault = list.pop()
+      const fault = wanted.get(script).pop()
       history.add('network', { t, until: t, fault, script, worker })
       return fault
     },

@@ -33,14 +33,14 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
     const proxy = await startScriptProxy({
       redisPort: redis.port,
       answered: (call) => note(name, extra, call),
-      faultOf: (script) => network.faultOf(script, name),
+      faultOf: (scripts) => network.faultOf(scripts, name),
     })
     return proxy
   }
 
   function note(name, { busName, worker }, call) {
     const { t, answeredAt } = call
-    network.seen(call.script)
+    network.seen(call.scripts)
     for (const [kind, fact] of factsOf(call)) {
       history.add(kind, { t, answeredAt, worker: name, busName, ...fact })
       if (kind === 'granted') for (const id of fact.ids) given(worker, `${fact.queue} ${id}`)

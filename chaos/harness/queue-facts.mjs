@@ -13,17 +13,20 @@
  *
  * Each with t, when the call was passed on, answeredAt, and the actor.
  */
-import { commonArgs, readCall } from './scripts.mjs'
-
-const valuesOf = { ack: 1, back: 1, retry: 3, dead: 2, throttle: 2 }
+import { actsIn, commonArgs, readCall, valuesOf } from './scripts.mjs'
 
 /** Answers a list of [kind, fact]. */
-export function factsOf({ script, frame, reply }) {
-  const read = readers[script]
-  if (!read || (reply instanceof Error && !/^UNKNOWN/.test(reply.message))) return []
+export function factsOf({ scripts, frame, reply }) {
+  if (!scripts.some((script) => readers[script])) return []
+  if (reply instanceof Error && !/^UNKNOWN/.test(reply.message)) return []
   const { queue, args } = readCall(frame)
-  return read(args.slice(commonArgs), reply).map(([kind, fact]) => [kind, { queue, ...fact }])
+  const facts = isWork(scripts)
+    ? actsIn(args).flatMap(({ act, words }, i) => readers[act]?.(words, reply?.[i]) ?? [])
+    : readers[scripts[0]](args.slice(commonArgs), reply)
+  return facts.map(([kind, fact]) => [kind, { queue, ...fact }])
 }
+
+const isWork = (scripts) => ['settle', 'accept', 'claim', 'pop'].includes(scripts[0])
 
 const readers = {
   claim,
@@ -36,7 +39,7 @@ const readers = {
   discard: moved('discarded'),
 }
 
-function claim([token, n, leaseMs], reply) {
+function claim([, token, n, leaseMs], reply) {
   if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token }]]
   const [word, , now, more, due, ...items] = reply
   if (word !== 'claimed') return []
@@ -55,7 +58,7 @@ function settle(args, reply) {
   const stale = new Set(reply?.slice(1) ?? [])
   const facts = []
   let place = 0
-  for (let at = 0; at < args.length; ) {
+  for (let at = 1; at < args.length; ) {
     const [token, outcome, size] = args.slice(at, at + 3)
     const step = valuesOf[outcome]
     for (let i = 0; i < Number(size); i += 1) {

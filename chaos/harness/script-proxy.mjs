@@ -7,7 +7,7 @@
  *   holding   one call, and all behind it on its connection, waits; the nemesis says what becomes of it
  *   cut       the client sees its connection end; what was passed on before is still answered, and told
  *
- * `faultOf(script)` says what happens to a call:
+ * `faultOf(scripts)` says what happens to a call:
  *
  *   request lost   it never reaches Redis; the connection ends
  *   reply lost     Redis carries it out; instead of the reply the connection ends
@@ -18,7 +18,7 @@ import { connect, createServer } from 'node:net'
 import { nowUs } from './clock.mjs'
 import { loopback } from './redis.mjs'
 import { createSplitter, isPush, readReply } from './resp.mjs'
-import { scriptOf } from './scripts.mjs'
+import { scriptsOf } from './scripts.mjs'
 
 const subscribes = /^\*\d+\r\n\$\d+\r\np?(un)?subscribe\r\n/i
 
@@ -78,42 +78,42 @@ export async function startScriptProxy({ redisPort, answered, faultOf }) {
     }
 
     function take(frame) {
-      const script = scriptOf(frame)
-      if (script === undefined) return pass(frame)
-      if (wanted?.script === script) return hold(frame, script)
-      strike(frame, script, faultOf(script))
+      const scripts = scriptsOf(frame)
+      if (scripts === undefined) return pass(frame)
+      if (wanted && scripts.includes(wanted.script)) return hold(frame, scripts)
+      strike(frame, scripts, faultOf(scripts))
     }
 
-    function strike(frame, script, fault) {
+    function strike(frame, scripts, fault) {
       if (fault === 'request lost') return cut()
-      if (fault === 'reply lost') return pass(frame, script, () => cut())
-      if (fault !== 'doubled') return pass(frame, script)
+      if (fault === 'reply lost') return pass(frame, scripts, () => cut())
+      if (fault !== 'doubled') return pass(frame, scripts)
       if (Math.random() < 0.5) {
         isHeld = true
-        void copy(frame, script).then(() => {
+        void copy(frame, scripts).then(() => {
           isHeld = false
-          pass(frame, script)
+          pass(frame, scripts)
           pumpCommands()
         })
         return
       }
-      pass(frame, script, () => {
+      pass(frame, scripts, () => {
         isWaitingForCopy = true
-        void copy(frame, script).then(() => {
+        void copy(frame, scripts).then(() => {
           isWaitingForCopy = false
           pumpReplies()
         })
       })
     }
 
-    function pass(frame, script, then) {
+    function pass(frame, scripts, then) {
       if (redis.destroyed) return
-      if (script === undefined) {
+      if (scripts === undefined) {
         // A subscriber's connection calls no scripts, and its replies are not one for one.
         if (subscribes.test(frame.toString('latin1', 0, 40))) handsFree = true
         expected.push(undefined)
       } else {
-        const told = follow(frame, script)
+        const told = follow(frame, scripts)
         expected.push((reply) => {
           told(reply)
           if (reply) then?.()
@@ -141,7 +141,7 @@ export async function startScriptProxy({ redisPort, answered, faultOf }) {
       endIfDone()
     }
 
-    function hold(frame, script) {
+    function hold(frame, scripts) {
       const { tell } = wanted
       wanted = undefined
       isHeld = true
@@ -151,7 +151,7 @@ export async function startScriptProxy({ redisPort, answered, faultOf }) {
       tell({
         pass() {
           over()
-          pass(frame, script)
+          pass(frame, scripts)
           pumpCommands()
           endIfDone()
         },
@@ -175,17 +175,20 @@ export async function startScriptProxy({ redisPort, answered, faultOf }) {
   }
 
   /** Answers how to tell of the reply. */
-  function follow(frame, script) {
-    const call = { t: nowUs(), script, frame }
-    inFlight.set(script, (inFlight.get(script) ?? 0) + 1)
+  function follow(frame, scripts) {
+    const call = { t: nowUs(), scripts, frame }
+    const more = (by) => {
+      for (const script of scripts) inFlight.set(script, (inFlight.get(script) ?? 0) + by)
+    }
+    more(1)
     return (reply) => {
-      inFlight.set(script, inFlight.get(script) - 1)
+      more(-1)
       answered({ ...call, answeredAt: reply ? nowUs() : undefined, reply: reply && readReply(reply) })
     }
   }
 
-  function copy(frame, script) {
-    const told = follow(frame, script)
+  function copy(frame, scripts) {
+    const told = follow(frame, scripts)
     return new Promise((resolve) => {
       const split = createSplitter()
       const socket = track(connect({ port: redisPort, host: loopback, noDelay: true }))

@@ -1,37 +1,70 @@
-/** The scripts of queues and routing by the bytes of a command: which one it calls, with which keys and arguments. */
+/** The scripts of queues and routing by the bytes of a command: which it calls, with which keys and arguments. */
+import * as acts from '../../dist/lanes/acts.js'
 import * as lanes from '../../dist/lanes/scripts.js'
 import * as route from '../../dist/route/scripts.js'
 
 const namesOf = {
-  lanes: 'make accept send claim settle renew extend enter pause peek redrive discard remove fsck'.split(' '),
+  lanes: 'make send renew extend enter pause peek redrive discard remove fsck'.split(' '),
   route: 'put table commit remove removed fsck'.split(' '),
 }
-const scriptsOf = (exported, names, prefix = '') => {
+const scriptsIn = (exported, names, prefix = '') => {
   const all = new Map(Object.entries(exported))
   return names.map((name) => [`${prefix}${name}`, all.get(`${name}Script`)])
 }
-const rows = [...scriptsOf(lanes, namesOf.lanes), ...scriptsOf(route, namesOf.route, 'route ')]
+const work = 'work'
+const rows = [
+  ...scriptsIn(lanes, namesOf.lanes),
+  ...scriptsIn(acts, [work]),
+  ...scriptsIn(route, namesOf.route, 'route '),
+]
 
-/** Every script of lanes/ and route/. A claim without a lease is called pop: it is safe against other things. */
-export const scriptNames = [...rows.map(([name]) => name), 'pop']
+/** Every script of lanes/ and route/, and for work.lua its acts. A claim without a lease is called pop: it is safe against other things. */
+export const scriptNames = [
+  ...rows.map(([name]) => name).filter((name) => name !== work),
+  ...['settle', 'accept', 'claim', 'pop'],
+]
 
 const bySha = new Map(rows.map(([name, { sha }]) => [sha, name]))
 const bySource = new Map(rows.map(([name, { source }]) => [source, name]))
 const bySha1 = /^\*\d+\r\n\$7\r\nevalsha\r\n\$40\r\n([0-9a-f]{40})\r\n/i
 const bySource1 = /^\*\d+\r\n\$4\r\neval\r\n\$(\d+)\r\n/i
 
-/** How many arguments every script of a store is given before its own: where a claim has its token. */
-export const commonArgs = lanes.claimScript
-  .args({ keys: {}, token: 'here', n: 1, leaseMs: 1, worker: '', start: '' })
-  .indexOf('here')
-const mostCommon = 3 + 14 // with the script, how many keys there are, and those
+/** How many arguments every script of a store is given before its own. */
+export const commonArgs = acts.workScript.args({ keys: {}, acts: [{ words: ['here'] }] }).indexOf('here')
 
-/** Answers the script's name, or undefined for any other command. */
-export function scriptOf(frame) {
+/** Answers the names of what the call does; undefined for any other command. */
+export function scriptsOf(frame) {
   const start = frame.toString('latin1', 0, 80)
   const sha = bySha1.exec(start)?.[1]
   const name = sha ? bySha.get(sha) : nameOfSource(frame, bySource1.exec(start))
-  return name === 'claim' && readCall(frame, commonArgs + 1).args[commonArgs] === '' ? 'pop' : name
+  if (name === undefined) return undefined
+  return name === work ? [...new Set(actsIn(readCall(frame).args).map(nameOfAct))] : [name]
+}
+
+const nameOfAct = ({ act, words }) => (act === 'claim' && words[1] === '' ? 'pop' : act)
+
+/** How many values an item has behind its outcome. */
+export const valuesOf = { ack: 1, back: 1, retry: 3, dead: 2, throttle: 2 }
+
+const sizes = { settle: sizeOfSettle, accept: (words) => 6 + 2 * Number(words[5]), claim: () => 7 }
+
+function sizeOfSettle(words) {
+  let at = 1
+  for (let groups = Number(words[0]); groups > 0; groups -= 1) at += 3 + Number(words[at + 2]) * valuesOf[words[at + 1]]
+  return at
+}
+
+/** The acts of a call of work.lua, each with its words. */
+export function actsIn(args) {
+  const found = []
+  for (let at = commonArgs; at < args.length; ) {
+    const act = args[at]
+    const rest = args.slice(at + 1)
+    const words = rest.slice(0, sizes[act](rest))
+    found.push({ act, words })
+    at += 1 + words.length
+  }
+  return found
 }
 
 function nameOfSource(frame, found) {
@@ -40,11 +73,11 @@ function nameOfSource(frame, found) {
   return bySource.get(frame.toString('utf8', at, at + Number(found[1])))
 }
 
-/** Answers { queue, args }, the arguments only as far as they are asked for. */
-export function readCall(frame, most = Number.POSITIVE_INFINITY) {
+/** Answers { queue, args }. */
+export function readCall(frame) {
   const words = []
   let at = frame.indexOf('\r\n') + 2
-  while (at < frame.length && words.length < mostCommon + most) {
+  while (at < frame.length) {
     const endOfLine = frame.indexOf('\r\n', at)
     const start = endOfLine + 2
     const end = start + Number(frame.toString('latin1', at + 1, endOfLine))

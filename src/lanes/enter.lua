@@ -19,24 +19,26 @@ if act == 'leave' then
   return {'left'}
 end
 
-local items, flat = {}, redis.call('HGETALL', holders)
-for i = 1, #flat, 2 do
-  local token = flat[i]
-  local its_worker, its_start = match(flat[i + 1], '^(%S+) (%S+) ')
+local back = {}
+for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+  -- Its holder is in the first words.
+  local its_worker, its_start = match(redis.call('GETRANGE', held_prefix .. token, 0, 600), '^(%S+) (%S+) ')
   if its_worker == worker and its_start ~= start then
-    for _, item in ipairs(redis.call('HVALS', held_prefix .. token)) do items[#items + 1] = item end
-    redis.call('DEL', held_prefix .. token)
-    redis.call('ZREM', leases, token)
-    redis.call('HDEL', holders, token)
+    local lease = read_lease(token)
+    for i, item in ipairs(items_of(lease, 1, lease.size)) do
+      back[#back + 1] = {id = lease.ids[i], field = lease.fields[i], name = lease.names[i], item = item}
+      release(lease, i)
+    end
+    write_lease(lease)
   end
 end
-put_back(items)
-for _, item in ipairs(items) do
-  local lane = loaded[lane_name_of(item)]
+put_back(back)
+for _, one in ipairs(back) do
+  local lane = loaded[one.name]
   held_of[lane] = held_of[lane] - 1
 end
-count('held', -#items)
+count('held', -#back)
 redis.call('HSET', store, field, start)
 save()
-wake_idle(#items)
-return {'entered', #items}
+wake_idle(#back)
+return {'entered', #back}

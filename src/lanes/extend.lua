@@ -15,42 +15,39 @@ local token, id, ms, own_token = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 
 if not revision then return {'gone'} end
 
-local item = redis.call('HGET', held_prefix .. token, id)
-if not item then
+local lease = read_lease(token)
+local i = lease and lease.place_in[id]
+if not i then
   -- Sent again because its answer was lost.
-  token = own_token
-  item = redis.call('HGET', held_prefix .. token, id)
+  lease = read_lease(own_token)
+  i = lease and lease.place_in[id]
 end
-if not item then return {'stale'} end
-local holder = redis.call('HGET', holders, token)
-
-local function leave_lease()
-  redis.call('HDEL', held_prefix .. token, id)
-  if redis.call('EXISTS', held_prefix .. token) == 1 then return end
-  redis.call('ZREM', leases, token)
-  redis.call('HDEL', holders, token)
-end
+if not i then return {'stale'} end
+local field, name = lease.fields[i], lease.names[i]
 
 if ms > 0 then
-  if token ~= own_token then
-    leave_lease()
-    redis.call('HSET', held_prefix .. own_token, id, item)
-    redis.call('HSET', holders, own_token, holder)
+  if lease.token ~= own_token then
+    release(lease, i)
+    write_lease(lease)
+    redis.call('SET', held_prefix .. own_token, lease.holder .. ' ' .. id .. ' ' .. field)
   end
   redis.call('ZADD', leases, now + ms, own_token)
   return {'extended', own_token, format('%.0f', now + ms)}
 end
 
-leave_lease()
-local after, _, attempts = tried(item, match(holder, '(%d+)$'))
-local lane = lane_of(lane_name_of(item))
+release(lease, i)
+write_lease(lease)
+local after, attempts = tried(redis.call('HGET', items_at, field), lease.claimed)
+local lane = lane_of(name)
 held_of[lane] = held_of[lane] - 1
 count('held', -1)
 if most_attempts > 0 and attempts >= most_attempts then
+  redis.call('HDEL', items_at, field)
   bury(lane, id, after, 'it was released after its last attempt')
   save()
 else
-  line_up(lane, {after}, true)
+  redis.call('HSET', items_at, field, after)
+  put_back({{id = id, field = field, name = name, item = after}})
   save()
   wake_idle(1)
 end

@@ -21,17 +21,17 @@ export interface StoreCounts {
   later: number
   dead: number
   lanes: number
-  leases: number
+  /** Places in use. */
+  places: number
   remembered: number
   weights: number
   weighted: number
-  /** Places in use. */
-  places: number
+  leases: number
 }
 
 const countNames: readonly (keyof StoreCounts)[] = [
   ...(['waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'] as const),
-  ...(['later', 'dead', 'lanes', 'leases', 'remembered', 'weights', 'weighted', 'places'] as const),
+  ...(['later', 'dead', 'lanes', 'places', 'remembered', 'weights', 'weighted', 'leases'] as const),
 ]
 
 export const readCounts = (counters: readonly string[]): StoreCounts =>
@@ -40,16 +40,11 @@ export const readCounts = (counters: readonly string[]): StoreCounts =>
 /** A lane's record, and what is there. */
 interface Lane {
   waiting: number
-  /** Of those, without a priority. */
-  plain: number
   bytes: number
   later: number
   held: number
   dead: number
 }
-
-/** What was met of a lane's items. */
-type Met = Omit<Lane, 'plain'>
 
 interface DescribedItem {
   id: string
@@ -59,13 +54,11 @@ interface DescribedItem {
   tenant: string
 }
 
-type Numbers10 = [number, number, number, number, number, number, number, number, number, number]
-
 type Place = 'waiting' | 'later' | 'held' | 'dead'
 
 const waitingOf = (name: string, pieces: number): FsckAsk => ({ what: 'waiting', from: '0', name, pieces })
 
-const nothing = (): Met => ({ waiting: 0, bytes: 0, later: 0, held: 0, dead: 0 })
+const nothing = (): Lane => ({ waiting: 0, bytes: 0, later: 0, held: 0, dead: 0 })
 
 /** Takes answers in, in any order; knows what is wrong in them. */
 export class StoreJudge {
@@ -73,7 +66,8 @@ export class StoreJudge {
   readonly #local: Finding[] = []
   readonly #whole: Finding[] = []
   readonly #lanes = new Map<string, Lane>()
-  readonly #met = new Map<string, Met>()
+  /** What was met of each lane's items. */
+  readonly #met = new Map<string, Lane>()
   /** Item → where it was met. */
   readonly #places = new Map<string, Place>()
   /** HSCAN may answer a field twice. */
@@ -142,18 +136,26 @@ export class StoreJudge {
       this.#suspectLane(this.#local, 'queue-lanes', name!, 'its record cannot be read')
       return []
     }
-    const [head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, , weight, rankedThere] = values
-      .slice(0, 13)
-      .map(Number) as [...Numbers10, number, number, number]
-    const [turn, due] = values.slice(13) as [string, string]
+    const [
+      head = 0,
+      tail = 0,
+      bytes = 0,
+      ranked = 0,
+      later = 0,
+      held = 0,
+      dead = 0,
+      notBefore = 0,
+      ,
+      weight = 0,
+      rankedThere,
+    ] = values.slice(0, 11).map(Number)
+    const [turn, due] = values.slice(11) as [string, string]
     const suspect = (check: FsckCheck, problem: string) => this.#suspectLane(this.#local, check, name!, problem)
     const waiting = tail - head + ranked
-    this.#lanes.set(name!, { waiting, plain: tail - head, bytes, later, held, dead })
+    this.#lanes.set(name!, { waiting, bytes, later, held, dead })
     if (head > tail) suspect('queue-lanes', `its places go from ${head} to before ${tail}`)
     if (ranked !== rankedThere)
-      suspect('queue-lanes', `its record says ${ranked} with a priority, there are ${rankedThere}`)
-    if (entered - left !== waiting + later + held + dead)
-      suspect('queue-lanes', `${entered} entered and ${left} left, but it has ${waiting + later + held + dead}`)
+      suspect('queue-lanes', `its record says ${ranked} out of their order, there are ${rankedThere}`)
     if (waiting + later + held + dead + notBefore === 0) suspect('queue-lanes', 'it has a record, but nothing to count')
     const gives = waiting > 0 && weight > 0 && notBefore === 0
     if (gives && turn === '') suspect('queue-turns', 'it can give, but is not in line: nobody gets its items')
@@ -187,7 +189,7 @@ export class StoreJudge {
     if (!item) return Number(described[1])
     if (item.lane !== lane)
       this.#suspectItem(item.id, `it waits in the lane ${shown(lane)}, but is of ${shown(item.lane)}`)
-    if ((item.priority === 0) !== (kind === 'plain'))
+    if (kind === 'plain' && item.priority !== 0)
       this.#suspectItem(item.id, `its priority is ${item.priority}, but its place is ${kind}`)
     return item.bytes
   }
@@ -206,10 +208,8 @@ export class StoreJudge {
       case 'laterItems':
         if (second === '') suspect('queue-later', `item ${shown(name)}`, 'it waits for a time, but is never due')
         return this.#takeStored(name, third, 'later')
-      case 'holders':
-        return this.#takeLease(row, suspect)
       case 'leases':
-        return suspect('queue-leases', `lease ${shown(name)}`, 'nobody holds it')
+        return this.#takeLease(row, suspect)
       case 'dead':
         if (second === '') suspect('queue-dead', `letter ${shown(name)}`, 'it is not in the order')
         else if (third === '') suspect('queue-dead', `letter ${shown(name)}`, 'it cannot be read')
@@ -226,13 +226,16 @@ export class StoreJudge {
   }
 
   #takeLease(
-    [token, lapses, ...items]: readonly string[],
+    [token, , ...items]: readonly string[],
     suspect: (check: FsckCheck, where: string, problem: string) => void,
   ): void {
     const where = `lease ${shown(token)}`
-    if (lapses === '') suspect('queue-leases', where, 'it never lapses')
     if (items.length === 0) suspect('queue-leases', where, 'it holds nothing')
-    for (let i = 0; i < items.length; i += 2) this.#takeStored(items[i]!, items[i + 1]!, 'held')
+    for (let i = 0; i < items.length; i += 2) {
+      if (items[i + 1] === '')
+        suspect('queue-leases', where, `it holds the item ${shown(items[i])}, which is not there`)
+      else this.#takeStored(items[i]!, items[i + 1]!, 'held')
+    }
   }
 
   /** An item under its id in a hash. */
@@ -268,6 +271,11 @@ export class StoreJudge {
     const { waiting, later, held, dead, out, expired, dropped, discarded, weights, weighted } = counts
     const accounted = waiting + later + held + dead + out + expired + dropped + discarded
     const where = `queue ${shown(this.#queue)}`
+    if (waiting + held !== counts.places)
+      this.#local.push({
+        ...{ check: 'queue-counters', where },
+        problem: `${waiting} items wait and ${held} are held, but ${counts.places} places are in use`,
+      })
     if (counts.in !== accounted)
       this.#local.push({
         check: 'queue-counters',
@@ -282,7 +290,7 @@ export class StoreJudge {
       })
   }
 
-  #judgeMet(name: string, lane: Lane, met: Met): void {
+  #judgeMet(name: string, lane: Lane, met: Lane): void {
     for (const what of ['waiting', 'bytes', 'later', 'held', 'dead'] as const)
       if (lane[what] !== met[what])
         this.#suspectLane(
@@ -294,13 +302,6 @@ export class StoreJudge {
   }
 
   #judgeSums(counts: StoreCounts): void {
-    let plain = 0
-    for (const lane of this.#lanes.values()) plain += lane.plain
-    if (plain !== counts.places)
-      this.#whole.push({
-        ...{ check: 'queue-lanes', where: `queue ${shown(this.#queue)}` },
-        problem: `its lanes have ${plain} places in use, there are ${counts.places}`,
-      })
     for (const what of ['waiting', 'bytes', 'later', 'held', 'dead'] as const) {
       let sum = 0
       for (const lane of this.#lanes.values()) sum += lane[what]
@@ -312,7 +313,7 @@ export class StoreJudge {
     }
   }
 
-  #metOf(lane: string): Met {
+  #metOf(lane: string): Lane {
     const known = this.#met.get(lane)
     if (known) return known
     const met = nothing()

@@ -1,8 +1,8 @@
 #!lua flags=no-writes,allow-oom
 -- Look at pieces of a store, all of them at one instant. Nothing is changed.
 --
--- KEYS[13] remembered  hash  as in send.lua
--- KEYS[14] forget      zset  as in send.lua
+-- KEYS[12] remembered  hash  as in send.lua
+-- KEYS[13] forget      zset  as in send.lua
 -- ARGV[6] most         pieces per answer, about
 -- ARGV[7…] asks        each: what, where to begin, of which name:
 --   'lanes'       {lane, record…, weight, how many are among its ranked, its turn or '', when it is due or ''}; {lane} when its
@@ -10,8 +10,7 @@
 --   'turns'       {lane}: in line without a record
 --   'later'       {member}: due, but no item and no lane with a record
 --   'laterItems'  {field, when it is due or '', item}
---   'holders'     {token, when it lapses or '', field, item, field, item…}
---   'leases'      {token}: without a holder
+--   'leases'      {token, when it lapses, id, item, id, item…}; without an item where none is
 --   'dead'        {field, when it died by the order or '', when by the letter or '', item}
 --   'deadOrder'   {id}: of no letter
 --   'remembered'  {field}: never forgotten
@@ -25,7 +24,7 @@
 --         {'gone'}                           there is no such store
 
 local argv = ARGV
-local remembered, forget = KEYS[13], KEYS[14]
+local remembered, forget = KEYS[12], KEYS[13]
 local most = tonumber(argv[6])
 
 if not revision then return {'gone'} end
@@ -60,12 +59,12 @@ end
 
 local function lane_row(name, record)
   if #record ~= record_bytes then return {name} end
-  local head, tail, bytes, held, entered, left = struct.unpack(record_format, record)
+  local head, tail, bytes, held = struct.unpack(record_format, record)
   local ranked, later_ones, dead_ones, wait, credit = 0, 0, 0, 0, 0
   if byte(record, rest_at) == 43 then
     ranked, later_ones, dead_ones, wait, credit = struct.unpack(rest_format, record, rest_at + 1)
   end
-  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, entered, left, wait, credit)
+  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, wait, credit)
   insert(row, is_weighted and redis.call('HGET', weights, name) or '1')
   insert(row, 1, name)
   insert(row, redis.call('ZCARD', ranked_prefix .. name))
@@ -74,11 +73,12 @@ local function lane_row(name, record)
   return row
 end
 
-local function holder_row(token)
-  local row, held = {token, score(leases, token)}, redis.call('HGETALL', held_prefix .. token)
-  for i = 1, #held, 2 do
-    row[#row + 1] = held[i]
-    row[#row + 1] = described(held[i + 1])
+local function lease_row(token, lapses)
+  local row, lease = {token, lapses}, read_lease(token)
+  for i = 1, lease and lease.size or 0 do
+    local item = redis.call('HGET', items_at, lease.fields[i])
+    row[#row + 1] = lease.ids[i]
+    row[#row + 1] = item and described(item) or ''
   end
   return row
 end
@@ -106,8 +106,7 @@ local sections = {
   laterItems = function(from)
     return scan('HSCAN', later_items, from, function(id, item) return {id, score(later, id), described(item)} end)
   end,
-  holders = function(from) return scan('HSCAN', holders, from, holder_row) end,
-  leases = function(from) return scan('ZSCAN', leases, from, without(holders)) end,
+  leases = function(from) return scan('ZSCAN', leases, from, lease_row) end,
   dead = function(from) return scan('HSCAN', dead, from, letter_row) end,
   deadOrder = function(from) return scan('ZSCAN', dead_order, from, without(dead)) end,
   remembered = function(from)
@@ -130,7 +129,7 @@ function sections.waiting(from, name)
     local places = {}
     for place = first, last - 1 do places[#places + 1] = place_field(name, place) end
     for at = 1, #places, 1000 do
-      for _, item in ipairs(redis.call('HMGET', waiting, unpack(places, at, math.min(at + 999, #places)))) do
+      for _, item in ipairs(redis.call('HMGET', items_at, unpack(places, at, math.min(at + 999, #places)))) do
         local place = first + #answer - rank_from
         answer[#answer + 1] = place .. ' plain ' .. (item and described(item) or '')
       end
@@ -142,7 +141,10 @@ function sections.waiting(from, name)
     left, rank = left - #places, 0
   end
   local ranked = left > 0 and redis.call('ZRANGE', ranked_prefix .. name, rank, rank + left - 1) or {}
-  for i, item in ipairs(ranked) do answer[#answer + 1] = (rank + i - 1) .. ' ranked ' .. described(item) end
+  for i, place in ipairs(ranked) do
+    local item = redis.call('HGET', items_at, name .. ' ' .. place)
+    answer[#answer + 1] = (rank + i - 1) .. ' ranked ' .. (item and described(item) or '')
+  end
   if rank + #ranked < redis.call('ZCARD', ranked_prefix .. name) then answer[1] = 'r' .. (rank + #ranked) end
   return answer
 end
@@ -158,10 +160,10 @@ function sections.held(_, name) return stray(held_prefix, has_lease, name) end
 
 -- As the store has them, without `turn`; then what is there.
 local totals = {}
-for i = 2, #counters do totals[#totals + 1] = known[6 + i] or '0' end
-for _, key in ipairs({later_items, dead, lanes, holders, remembered, weights}) do totals[#totals + 1] = redis.call('HLEN', key) end
+for i = 2, #counters do totals[#totals + 1] = known[counters_at + i] or '0' end
+for _, key in ipairs({later_items, dead, lanes, items_at, remembered, weights}) do totals[#totals + 1] = redis.call('HLEN', key) end
 totals[#totals + 1] = is_weighted and 1 or 0
-totals[#totals + 1] = redis.call('HLEN', waiting)
+totals[#totals + 1] = redis.call('ZCARD', leases)
 
 -- The lease that lapses last tells of most that claims, renewals and extensions do without a trace in the counters.
 local marks = concat(totals, ' ') .. format(' %.0f %d %d ', last_turn, redis.call('ZCARD', turns), redis.call('ZCARD', later))

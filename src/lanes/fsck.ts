@@ -15,8 +15,8 @@ import type { FsckAsk, FsckSeen } from './scripts.ts'
 export type LookAtStore = (most: number, asks: readonly FsckAsk[]) => Promise<FsckSeen | undefined>
 
 const sections = [
-  ...['lanes', 'turns', 'later', 'laterItems', 'holders'],
-  ...['leases', 'dead', 'deadOrder', 'remembered', 'forget'],
+  ...['lanes', 'turns', 'later', 'laterItems', 'leases'],
+  ...['dead', 'deadOrder', 'remembered', 'forget'],
 ]
 
 // A piece takes Redis about 5 µs, most of it for the description of an item: 2 ms for a step.

@@ -27,21 +27,58 @@ export interface Item extends ItemHeader {
 export const routedItem = (id: string, seq: number, lane: string, prev: string, envelope: string): string =>
   `${id} 0 ${lane} 0 0 ${Math.floor(seq / 1000)} 0 ${prev}\n${envelope}`
 
-export function readItem(text: string): Item {
-  const end = text.indexOf('\n')
-  const [id, expires, lane, attempts, first, enqueued, priority, prev] = text.slice(0, end).split(' ')
-  return {
-    id: id!,
-    expiresMs: Number(expires),
-    lane: lane!,
-    attempts: Number(attempts),
-    firstClaimedMs: Number(first),
-    enqueuedMs: Number(enqueued),
-    priority: Number(priority),
-    prev: prev!,
-    envelope: text.slice(end + 1),
+/** Its header is read when someone looks at it: most handlers only want the event. */
+class StoredItem implements Item {
+  readonly id: string
+  readonly #text: string
+  readonly #end: number
+  #header: readonly string[] | undefined
+
+  constructor(text: string) {
+    this.#text = text
+    this.#end = text.indexOf('\n')
+    this.id = text.slice(0, text.indexOf(' '))
+  }
+
+  get expiresMs(): number {
+    return Number(this.#word(1))
+  }
+
+  get lane(): string {
+    return this.#word(2)
+  }
+
+  get attempts(): number {
+    return Number(this.#word(3))
+  }
+
+  get firstClaimedMs(): number {
+    return Number(this.#word(4))
+  }
+
+  get enqueuedMs(): number {
+    return Number(this.#word(5))
+  }
+
+  get priority(): number {
+    return Number(this.#word(6))
+  }
+
+  get prev(): string {
+    return this.#text.slice(this.#text.lastIndexOf(' ', this.#end) + 1, this.#end)
+  }
+
+  get envelope(): string {
+    return this.#text.slice(this.#end + 1)
+  }
+
+  #word(i: number): string {
+    this.#header ??= this.#text.slice(0, this.#end).split(' ')
+    return this.#header[i]!
   }
 }
+
+export const readItem = (text: string): Item => new StoredItem(text)
 
 /** A dead letter as it lies in a store. */
 export interface Letter {

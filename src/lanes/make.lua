@@ -19,7 +19,7 @@ local is_new = not revision
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
 if born and its_born > born then return {'left'} end
 -- Of a removal that has begun, one of these is there until its last step.
-if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, holders, dead, dead_order, idle, waiting) > 0 then
+if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle) > 0 then
   return {'left'}
 end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end

@@ -11,15 +11,17 @@ if not revision then return {'gone'} end
 
 -- The waiting items of a lane, as far as they are asked for.
 local function waiting_of(lane, wanted)
-  local items = ranked_of[lane] > 0 and redis.call('ZRANGEBYSCORE', ranked_prefix .. name_of[lane], '-inf', '(0', 'LIMIT', 0, wanted) or {}
-  local places = {}
-  for place = head_of[lane], math.min(tail_of[lane], head_of[lane] + wanted) - 1 do places[#places + 1] = place_field(name_of[lane], place) end
-  for _, item in ipairs(#places > 0 and redis.call('HMGET', waiting, unpack(places)) or {}) do items[#items + 1] = item end
-  if ranked_of[lane] == 0 then return items end
-  for _, item in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. name_of[lane], '(0', '+inf', 'LIMIT', 0, wanted)) do
-    items[#items + 1] = item
+  local name, fields = name_of[lane], {}
+  local function add_ranked(from, to)
+    if ranked_of[lane] == 0 then return end
+    for _, place in ipairs(redis.call('ZRANGEBYSCORE', ranked_prefix .. name, from, to, 'LIMIT', 0, wanted)) do
+      fields[#fields + 1] = name .. ' ' .. place
+    end
   end
-  return items
+  add_ranked('-inf', '(0')
+  for place = head_of[lane], math.min(tail_of[lane], head_of[lane] + wanted) - 1 do fields[#fields + 1] = place_field(name, place) end
+  add_ranked('(0', '+inf')
+  return redis.call('HMGET', items_at, unpack(fields, 1, math.min(#fields, wanted)))
 end
 
 local reply, at = {'next'}, {}

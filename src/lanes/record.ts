@@ -6,14 +6,13 @@ export interface LaneRecord {
   tail: number
   /** Of what waits. */
   bytes: number
-  /** Those that wait and have a priority. */
+  /** Those that wait and have a priority, or were put back. */
   ranked: number
   /** Waiting for a time: delayed, or to be tried again. */
   later: number
   held: number
   dead: number
-  /** Ever, since the lane last was empty. */
-  entered: number
+  /** How many are gone for good, since the lane last was empty. */
   left: number
   /** ms until which nothing of it is given; 0: it is. */
   notBefore: number
@@ -22,7 +21,7 @@ export interface LaneRecord {
 }
 
 /** In this order, as doubles; then a sign: a plus, and the rest is there, or dashes, and all of it is 0. */
-const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'entered', 'left']
+const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'left']
 const rest: readonly (keyof LaneRecord)[] = ['ranked', 'later', 'dead', 'notBefore', 'credit']
 const restAt = 8 * first.length + 1
 const hasRest = '+'.charCodeAt(0)
@@ -36,6 +35,10 @@ export function readRecord(packed: Buffer): LaneRecord {
   return Object.fromEntries(numbers) as unknown as LaneRecord
 }
 
+/** How many items have come to the lane since it last was empty. */
+export const enteredIn = (record: LaneRecord): number =>
+  waitingIn(record) + record.later + record.held + record.dead + record.left
+
 /** How many items wait in the lane. */
 export const waitingIn = ({ head, tail, ranked }: LaneRecord): number => tail - head + ranked
 
@@ -46,6 +49,25 @@ export function placeField(lane: string, place: number): Buffer {
   const field = Buffer.alloc(Buffer.byteLength(lane) + 1 + placeBytes)
   field.writeUIntBE(place, field.write(`${lane} `), placeBytes)
   return field
+}
+
+/** A lease as it is stored: store.part.lua says how. */
+export interface LeaseRecord {
+  worker: string
+  start: string
+  claimedMs: number
+  items: { id: string; lane: string; field: Buffer }[]
+}
+
+/** Places are bytes of any value, so characters are taken for bytes. */
+export function readLease(packed: Buffer): LeaseRecord {
+  const text = packed.toString('latin1')
+  const [head, worker, start, claimed] = /^(\S+) (\S+) (\d+)/.exec(text)!
+  const items = [...text.slice(head.length).matchAll(/ (\S+) ((\S+) [\s\S]{6})/gy)]
+  return {
+    ...{ worker: worker!, start: start!, claimedMs: Number(claimed) },
+    items: items.map(([, id, field, lane]) => ({ id: id!, lane: lane!, field: Buffer.from(field!, 'latin1') })),
+  }
 }
 
 /** The place of a lane's first item ever. */

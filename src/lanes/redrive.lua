@@ -21,7 +21,7 @@ for i = 6, #ARGV do
     redis.call('HDEL', dead, ARGV[i])
     redis.call('ZREM', dead_order, ARGV[i])
     dead_of[lane] = dead_of[lane] - 1
-    line_up(lane, {item}, false)
+    line_up(lane, item)
     redriven = redriven + 1
   end
 end

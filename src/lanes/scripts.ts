@@ -18,7 +18,7 @@ export const laneLimits = {
   onceMs: 86_400_000,
 } as const
 
-const storeKeys = ({ keys }: StoreInput): string[] => [
+export const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.store,
   keys.turns,
   keys.lanes,
@@ -26,24 +26,23 @@ const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.later,
   keys.laterItems,
   keys.leases,
-  keys.holders,
+  keys.items,
   keys.dead,
   keys.deadOrder,
   keys.idle,
-  keys.waiting,
 ]
-/** `field`: what of the store is read besides. */
-const storeArgs = ({ keys, nowMs }: StoreInput, field = ''): ScriptArg[] => [
+/** `fields`: what of the store is read besides. */
+export const storeArgs = ({ keys, nowMs }: StoreInput, fields: readonly string[] = []): ScriptArg[] => [
   nowMs ?? '',
   keys.rankedPrefix,
   keys.heldPrefix,
   keys.laneWake,
-  field,
+  fields.join(' '),
 ]
 const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.keys.remembered, input.keys.forget]
 
-const parts = [new URL('./store.part.lua', import.meta.url)]
-const plannedParts = [...parts, new URL('./plan.part.lua', import.meta.url)]
+const parts = [new URL('./store.part.lua', import.meta.url), new URL('./items.part.lua', import.meta.url)]
+export const plannedParts = [...parts, new URL('./plan.part.lua', import.meta.url)]
 
 export interface MakeInput extends StoreInput {
   revision: number
@@ -68,33 +67,6 @@ export const makeScript = defineScript({
     ...Object.entries(input.weights).flat(),
   ],
   reply: ([kind]: ['made' | 'raised' | 'outdated' | 'left']) => kind,
-})
-
-export interface AcceptInput extends StoreInput {
-  revision: number
-  born: number
-  partition: number
-  first: number
-  last: number
-  groups: readonly { lane: string; items: readonly string[] }[]
-}
-
-export type AcceptReply = { kind: 'accepted'; items: number } | { kind: 'outdated' } | { kind: 'gone' }
-
-export const acceptScript = defineScript({
-  file: new URL('./accept.lua', import.meta.url),
-  parts,
-  keys: (input: AcceptInput) => storeKeys(input),
-  args: (input) => [
-    ...storeArgs(input, `applied:${input.partition}`),
-    input.revision,
-    input.born,
-    input.first,
-    input.last,
-    ...input.groups.flatMap(({ lane, items }) => [lane, items.length, ...items]),
-  ],
-  reply: ([kind, items]: ['accepted', number] | ['outdated', number] | ['gone']): AcceptReply =>
-    kind === 'accepted' ? { kind, items: items! } : { kind },
 })
 
 export interface SentItem {
@@ -141,123 +113,6 @@ export const sendScript = defineScript({
   ],
   reply: ([kind, ...words]: ['sent', ...string[]] | ['late'] | ['gone']): SendReply =>
     kind === 'sent' ? { kind, words } : { kind },
-})
-
-export interface ClaimInput extends StoreInput {
-  /** Undefined takes the items for good. */
-  token: string | undefined
-  n: number
-  leaseMs: number
-  worker: string
-  start: string
-  /** Under which it hears of work when there is less than it asks for. */
-  idleName?: string
-}
-
-export type ClaimReply =
-  | {
-      kind: 'claimed'
-      revision: number
-      nowMs: number
-      /** Not all that is due was brought back yet. */
-      more: boolean
-      /** Until something is; only known when there was less than asked for. */
-      dueInMs: number | undefined
-      items: readonly string[]
-    }
-  | { kind: 'paused' }
-  | { kind: 'replaced' }
-  | { kind: 'gone' }
-
-type RawClaim =
-  | ['claimed', number, string, number, number, ...string[]]
-  | ['paused', number, string]
-  | ['replaced']
-  | ['gone']
-
-export const claimScript = defineScript({
-  file: new URL('./claim.lua', import.meta.url),
-  parts: plannedParts,
-  keys: (input: ClaimInput) => storeKeys(input),
-  args: (input) => [
-    ...storeArgs(input, `worker:${input.worker}`),
-    input.token ?? '',
-    input.n,
-    input.leaseMs,
-    input.worker,
-    input.start,
-    input.idleName ?? '',
-  ],
-  reply: (raw: RawClaim): ClaimReply => {
-    if (raw[0] !== 'claimed') return { kind: raw[0] }
-    const [kind, revision, now, more, due, ...items] = raw
-    return { kind, revision, nowMs: Number(now), more: more === 1, dueInMs: due < 0 ? undefined : due, items }
-  },
-})
-
-/** What became of one held item. */
-export type Outcome =
-  | { kind: 'ack' }
-  | { kind: 'back' }
-  | { kind: 'retry'; afterMs: number; reason: string }
-  | { kind: 'dead'; reason: string }
-  | { kind: 'throttle'; forMs: number }
-
-export interface Settlement {
-  token: string
-  id: string
-  outcome: Outcome
-}
-
-/** Places in `settlements` of those that were not held under their tokens any more. */
-export type SettleReply = { kind: 'settled'; stale: readonly number[] } | { kind: 'gone' }
-
-/** Of one token and kind, one behind the other. */
-interface SettleGroup {
-  token: string
-  kind: Outcome['kind']
-  settlements: Settlement[]
-}
-
-function grouped(settlements: readonly Settlement[]): SettleGroup[] {
-  const groups: SettleGroup[] = []
-  for (const settlement of settlements) {
-    const { token, outcome } = settlement
-    const last = groups.at(-1)
-    if (last?.token === token && last.kind === outcome.kind) last.settlements.push(settlement)
-    else groups.push({ token, kind: outcome.kind, settlements: [settlement] })
-  }
-  return groups
-}
-
-function settleArgs({ id, outcome }: Settlement): ScriptArg[] {
-  switch (outcome.kind) {
-    case 'retry':
-      return [id, outcome.afterMs, outcome.reason]
-    case 'dead':
-      return [id, outcome.reason]
-    case 'throttle':
-      return [id, outcome.forMs]
-    default:
-      return [id]
-  }
-}
-
-export const settleScript = defineScript({
-  file: new URL('./settle.lua', import.meta.url),
-  parts,
-  keys: (input: StoreInput & { settlements: readonly Settlement[] }) => storeKeys(input),
-  args: (input) => [
-    ...storeArgs(input),
-    ...grouped(input.settlements).flatMap(({ token, kind, settlements }) => [
-      token,
-      kind,
-      settlements.length,
-      ...settlements.flatMap(settleArgs),
-    ]),
-  ],
-  reply: ([kind, ...places]: ['settled', ...number[]] | ['gone']): SettleReply =>
-    kind === 'settled' ? { kind, stale: places.map((place) => place - 1) } : { kind },
 })
 
 export const renewScript = defineScript({

@@ -1,9 +1,9 @@
 #!lua
 -- Put items straight into the queue, in the order given.
 --
--- KEYS[13] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
+-- KEYS[12] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
 --                            "<fingerprint> <id>"
--- KEYS[14] forget      zset  field of remembered -> ms at which it is forgotten
+-- KEYS[13] forget      zset  field of remembered -> ms at which it is forgotten
 -- ARGV[6] process      random, new with every start
 -- ARGV[7] n            number of its flush, growing by one
 -- ARGV[8] call_ms      for how long the answer is remembered
@@ -16,7 +16,7 @@
 --         {'gone'}         there is no such store
 
 local argv = ARGV
-local remembered, forget = KEYS[13], KEYS[14]
+local remembered, forget = KEYS[12], KEYS[13]
 local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision then return {'gone'} end
@@ -58,7 +58,6 @@ end
 local function enter(id, lane, delay, ttl, priority, envelope)
   local expires = ttl > 0 and format('%.0f', now + ttl) or '0'
   local item = table.concat({id, expires, name_of[lane], '0', '0', written_now, priority, '\n' .. envelope}, ' ')
-  entered_of[lane] = entered_of[lane] + 1
   count('in', 1)
   if delay > 0 then
     redis.call('HSET', later_items, id, item)
@@ -67,7 +66,7 @@ local function enter(id, lane, delay, ttl, priority, envelope)
     -- Nothing was due earlier: someone has to know of it.
     if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
   else
-    line_up(lane, {item}, false)
+    line_up(lane, item)
     ready = ready + 1
   end
 end

@@ -1,16 +1,25 @@
 /**
- * One store of lanes, as this process reaches it. Nothing is kept here: each method is one script.
+ * One store of lanes, as this process reaches it. Nothing is kept here; what can go together goes together.
  *
  * Everything may be repeated after a lost answer: see the scripts.
  */
 import type { Connection } from '../redis/connection.ts'
-import type { LaneKeys } from '../redis/keys.ts'
+import { type LaneKeys, queueKeys } from '../redis/keys.ts'
 import { runScript, type Script } from '../redis/script.ts'
 import type { Clock } from '../runtime/clock.ts'
 import {
-  type ClaimInput,
+  type Accept,
+  type AcceptReply,
+  acceptAct,
+  type Claim,
   type ClaimReply,
-  claimScript,
+  claimAct,
+  type Settlement,
+  type SettleReply,
+  settleAct,
+} from './acts.ts'
+import { readLease } from './record.ts'
+import {
   type EnterInput,
   type ExtendInput,
   type ExtendReply,
@@ -19,12 +28,10 @@ import {
   renewScript,
   type SendInput,
   type SendReply,
-  type Settlement,
-  type SettleReply,
   type StoreInput,
   sendScript,
-  settleScript,
 } from './scripts.ts'
+import { Work } from './work.ts'
 
 export interface StoreGround {
   connection: Connection
@@ -32,23 +39,32 @@ export interface StoreGround {
   clock: Clock
 }
 
+// Queues come and go: a store that is made anew only goes alone once.
+const mostStores = 10_000
+
 type Own<Input> = Omit<Input, keyof StoreInput>
 
 export class LaneStore {
   readonly keys: LaneKeys
   readonly #ground: StoreGround
+  readonly #work: Work
 
   constructor(ground: StoreGround, keys: LaneKeys) {
     this.#ground = ground
     this.keys = keys
+    this.#work = new Work(ground, () => this.ground)
   }
 
-  claim(input: Own<ClaimInput>): Promise<ClaimReply> {
-    return this.#run(claimScript, input)
+  claim(claim: Claim): Promise<ClaimReply> {
+    return this.#work.ask('claim', claimAct(claim))
   }
 
   settle(settlements: readonly Settlement[]): Promise<SettleReply> {
-    return this.#run(settleScript, { settlements })
+    return this.#work.ask('settle', settleAct(settlements))
+  }
+
+  accept(accept: Accept): Promise<AcceptReply> {
+    return this.#work.ask('accept', acceptAct(accept))
   }
 
   /** Answers the tokens that hold nothing any more. */
@@ -74,8 +90,11 @@ export class LaneStore {
   }
 
   /** An item as it is held under a token; null when it is not. */
-  heldItem(token: string, id: string): Promise<string | null> {
-    return this.#ground.connection.redis.hget(this.keys.heldPrefix + token, id)
+  async heldItem(token: string, id: string): Promise<string | null> {
+    const { redis } = this.#ground.connection
+    const lease = await redis.getBuffer(this.keys.heldPrefix + token)
+    const held = lease && readLease(lease).items.find((item) => item.id === id)
+    return held ? redis.hget(this.keys.items, held.field) : null
   }
 
   #run<Input extends StoreInput, Reply>(script: Script<Input, Reply>, input: Own<Input>): Promise<Reply> {
@@ -85,6 +104,27 @@ export class LaneStore {
   /** What every script of this store is given. */
   get ground(): StoreInput {
     return { keys: this.keys, nowMs: nowMs(this.#ground.clock) }
+  }
+}
+
+/** Of a process: one for each queue, so that what goes to the same store can go together. */
+export class LaneStores {
+  readonly #ground: StoreGround
+  readonly #namespace: string
+  readonly #stores = new Map<string, LaneStore>()
+
+  constructor(ground: StoreGround, namespace: string) {
+    this.#ground = ground
+    this.#namespace = namespace
+  }
+
+  of(queue: string): LaneStore {
+    const known = this.#stores.get(queue)
+    if (known) return known
+    if (this.#stores.size >= mostStores) this.#stores.clear()
+    const store = new LaneStore(this.#ground, queueKeys(this.#namespace, queue))
+    this.#stores.set(queue, store)
+    return store
   }
 }
 

@@ -46,11 +46,10 @@ export interface LaneKeys {
   readonly later: string
   readonly laterItems: string
   readonly leases: string
-  readonly holders: string
+  readonly items: string
   readonly dead: string
   readonly deadOrder: string
   readonly idle: string
-  readonly waiting: string
   readonly remembered: string
   readonly forget: string
   readonly rankedPrefix: string
@@ -128,7 +127,7 @@ export const keyTable = {
   later: ['zset', 'until due', 'Item, or @<lane>, → ms until which it waits.'],
   laterItems: ['hash', 'until due', 'Item id → the item that waits for a time.'],
   leases: ['zset', 'until settled or lapsed', 'Token → ms at which its lease lapses.'],
-  holders: ['hash', 'until settled or lapsed', 'Token → worker, its start, when it was claimed.'],
+  items: ['hash', 'until settled', 'Lane and place → the item that waits there, or is held.'],
   idle: ['zset', 'until work comes', 'Who waits for work → since when.'],
   remembered: [
     'hash',
@@ -136,9 +135,16 @@ export const keyTable = {
     'Last flush of each sending process; idempotency key (hashed) → first answer.',
   ],
   forget: ['zset', 'an hour, 24 hours', 'Field of remembered → when it is forgotten.'],
-  waiting: ['hash', 'until empty', 'Lane and place → the item that waits there.'],
-  ranked: ['zset', 'until empty', 'The waiting items of one tenant that have a priority, by their place.'],
-  held: ['hash', 'until settled or lapsed', 'Item id → item, of one lease.'],
+  ranked: [
+    'zset',
+    'until empty',
+    'Places of one tenant’s waiting items that have a priority or were put back, in their order.',
+  ],
+  held: [
+    'string',
+    'until settled or lapsed',
+    'Of one lease: worker, its start, when it was claimed; then the ids and places of its items.',
+  ],
   laneWake: ['channel', 'no storage', 'Hint: the named ones may claim.'],
   subscriptions: ['hash', 'until removed', 'Subscription → its revision, that of its creation, and its definition.'],
   changes: ['zset', 'the last 1,000 removals', 'Subscription → revision of its last change or of its removal.'],
@@ -225,11 +231,10 @@ export function queueKeys(ns: string, name: string): LaneKeys {
     later: `${base}:later`,
     laterItems: `${base}:laterItems`,
     leases: `${base}:leases`,
-    holders: `${base}:holders`,
+    items: `${base}:items`,
     dead: `${base}:dead`,
     deadOrder: `${base}:deadOrder`,
     idle: `${base}:idle`,
-    waiting: `${base}:waiting`,
     remembered: `${base}:remembered`,
     forget: `${base}:forget`,
     rankedPrefix: `${base}:ranked:`,
@@ -300,8 +305,8 @@ function groupKeyOf(ns: string, key: string): KeyName | undefined {
 
 const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
-  ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'holders'],
-  ...['dead', 'deadOrder', 'idle', 'waiting', 'remembered', 'forget'],
+  ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'items'],
+  ...['dead', 'deadOrder', 'idle', 'remembered', 'forget'],
 ]
 const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
 

@@ -1,7 +1,8 @@
 /** A connection that breaks while a queue is used: what may be repeated is repeated, and what may not ends with an error of ours. */
 import { describe, expect, test } from 'vitest'
 import type { BusOptions } from '../../src/bus-options.ts'
-import { claimScript, enterScript, extendScript, makeScript, removeScript } from '../../src/lanes/scripts.ts'
+import { workScript } from '../../src/lanes/acts.ts'
+import { enterScript, extendScript, makeScript, removeScript } from '../../src/lanes/scripts.ts'
 import { queueKeys } from '../../src/redis/keys.ts'
 import type { Script } from '../../src/redis/script.ts'
 import { eventually } from '../support/eventually.ts'
@@ -61,7 +62,7 @@ describe.each(['cut-before', 'drop-reply'] as const)('%s', (decision) => {
     const place = await faultyPlace()
     const mail = place.bus().queue('mail')
     const { id } = await mail.send({})
-    const struck = await next(place, claimScript, decision)
+    const struck = await next(place, workScript, decision)
     const { items } = await mail.claim()
     expect(struck()).toBe(true)
     expect(items.map((item) => item.id)).toEqual([id])
@@ -83,7 +84,7 @@ describe.each(['cut-before', 'drop-reply'] as const)('%s', (decision) => {
     const place = await faultyPlace()
     const mail = place.bus().queue('mail')
     await mail.send({})
-    await next(place, claimScript, decision)
+    await next(place, workScript, decision)
     await expect(mail.pop()).rejects.toMatchObject({ code: 'REDIS_UNAVAILABLE' })
   })
 })

@@ -1,17 +1,13 @@
 /** A store whose clock only the test moves, and short words for what is done to it. */
 import { expect } from 'vitest'
+import type { Claim, ClaimReply, Outcome } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import { readRecord, waitingIn } from '../../src/lanes/record.ts'
 import {
-  acceptScript,
-  type ClaimInput,
-  type ClaimReply,
-  claimScript,
   discardScript,
   enterScript,
   extendScript,
   makeScript,
-  type Outcome,
   pauseScript,
   peekScript,
   redriveScript,
@@ -19,10 +15,10 @@ import {
   renewScript,
   type SentItem,
   sendScript,
-  settleScript,
 } from '../../src/lanes/scripts.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { plainRedis } from '../support/bus.ts'
+import { acceptScript, claimScript, settleScript } from './one-act.ts'
 import { storedIn, type TestStoreOptions, testStore } from './store.ts'
 
 export type ClockedStore = Awaited<ReturnType<typeof clockedStore>>
@@ -46,13 +42,13 @@ export async function clockedStore({ attempts = 3, ...options }: TestStoreOption
   }
   const sendAll = (items: readonly SentItem[], { n = ++count, process = 'p' } = {}) =>
     runScript(redis, sendScript, { ...ground(), process, n, items })
-  const claim = (n: number, said: Partial<ClaimInput> = {}) => {
+  const claim = (n: number, said: Partial<Claim> = {}) => {
     count += 1
     const input = { token: `t${count}`, leaseMs: 10_000, worker: 'w', start: 's', ...said }
     return runScript(redis, claimScript, { ...ground(), ...input, n })
   }
   /** What was claimed, under which token. */
-  const take = async (n: number, said: Partial<ClaimInput> = {}) => {
+  const take = async (n: number, said: Partial<Claim> = {}) => {
     const token = said.token ?? `t${++count}`
     const reply = await claim(n, { ...said, token })
     expect(reply.kind).toBe('claimed')
@@ -78,14 +74,11 @@ export async function clockedStore({ attempts = 3, ...options }: TestStoreOption
       runScript(redis, makeScript, { ...ground(), revision, born, attempts: tries, applied, weights }),
     /** Takes events in: seqs one behind the other, in these lanes. */
     accept: (lanes: readonly string[], { from = 1, partition = 0, revision = 1, born = 1 } = {}) => {
-      const names = [...new Set(lanes)]
-      const groups = names.map((lane) => ({
+      const items = lanes.map((lane, i) => ({
         lane,
-        items: lanes.flatMap((other, i) =>
-          other === lane ? [routedItem(`${partition}-${from + i}`, from + i, lane, '', '{}\n{}')] : [],
-        ),
+        item: routedItem(`${partition}-${from + i}`, from + i, lane, '', '{}\n{}'),
       }))
-      const input = { revision, born, partition, first: from, last: from + lanes.length - 1, groups }
+      const input = { revision, born, partition, first: from, last: from + lanes.length - 1, items }
       return runScript(redis, acceptScript, { ...ground(), ...input })
     },
     /** Sends items into one lane and answers their ids. */

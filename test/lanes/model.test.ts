@@ -2,24 +2,22 @@
 import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Outcome } from '../../src/lanes/acts.ts'
 import { checkStore } from '../../src/lanes/fsck.ts'
 import {
-  acceptScript,
-  claimScript,
   discardScript,
   enterScript,
   extendScript,
   fsckScript,
-  type Outcome,
   pauseScript,
   peekScript,
   redriveScript,
   renewScript,
   sendScript,
-  settleScript,
 } from '../../src/lanes/scripts.ts'
 import { runScript, type Script } from '../../src/redis/script.ts'
 import { collect } from '../support/log.ts'
+import { acceptScript, claimScript, settleScript } from './one-act.ts'
 import { ReferenceStore, type Work } from './reference.ts'
 import { expectedOf, itemText, sentEnvelope, storedIn, type TestStore, testStore, workOf } from './store.ts'
 
@@ -131,13 +129,16 @@ class Walk {
   }
 
   async #accept(partition: number, works: (Work & { seq: number })[]): Promise<void> {
-    const names = [...new Set(works.map((work) => work.lane))]
-    const groups = names.map((name) => ({
-      lane: name,
-      items: works.filter((work) => work.lane === name).map(itemText),
-    }))
     const [first, last] = [works[0]!.seq, works.at(-1)!.seq]
-    const input = { ...this.#ground, revision: this.#revision, born: 1, partition, first, last, groups }
+    const input = {
+      ...this.#ground,
+      revision: this.#revision,
+      born: 1,
+      partition,
+      first,
+      last,
+      items: works.map((work) => ({ lane: work.lane, item: itemText(work) })),
+    }
     const items = this.#reference.accept(partition, works)
     expect(await this.#run(acceptScript, input)).toEqual({ kind: 'accepted', items })
     this.#last = { partition, works }
@@ -300,7 +301,7 @@ class Walk {
         expect(record).toBeUndefined()
         continue
       }
-      const { bytes, ranked, entered, left, ...rest } = record!
+      const { bytes, ranked, left: _, ...rest } = record!
       expect(rest).toEqual({
         waiting: works.length,
         later: inLater,
@@ -310,14 +311,11 @@ class Walk {
         credit,
       })
       expect(bytes).toBe(bytesOf({ [name]: works }))
-      expect(ranked).toBe(works.filter(({ priority }) => priority !== 0).length)
-      expect(entered - left).toBe(works.length + inLater + inHeld + inDead)
+      // Besides those with a priority, some that were put back.
+      expect(ranked).toBeGreaterThanOrEqual(works.filter(({ priority }) => priority !== 0).length)
     }
     expect(letters).toHaveLength(dead.size)
-    const plain = Object.values(stored.waiting)
-      .flat()
-      .filter(({ priority }) => priority === 0)
-    expect(places).toBe(plain.length)
+    expect(places).toBe(waiting + held)
   }
 }
 
@@ -377,9 +375,10 @@ const bugs: [what: string, line: string, bug: string][] = [
   ['a lane that was served keeps its number', 'credit_of[lane], turn_of[lane] = 0, next_turn()', 'credit_of[lane] = 0'],
   ['the rest of a turn is forgotten', 'credit_of[lane] = turn - given', 'credit_of[lane] = 0'],
   ['a lapsed lease is no attempt', 'attempts = tonumber(attempts) + 1', 'attempts = tonumber(attempts)'],
-  ['what is handed back goes to the end', 'elseif at_head then', 'elseif false then'],
-  ['an accept is applied twice', 'if applied < first or is_new(item) then', 'if true then'],
-  ['a stale settle counts', 'if size > 0 then', "if outcome == 'ack' then count('out', 1) end if size > 0 then"],
+  ['what is handed back goes to the end', '(at_head and -number or number)', 'number'],
+  ['an accept is applied twice', 'if applied < first or tonumber(', 'if true or tonumber('],
+  ['a stale settle counts', "count('out', #names)", "count('out', size)"],
+  ['what was acknowledged stays at its place', 'remove_items(done)', ''],
 ]
 
 describe('a store of lanes', () => {

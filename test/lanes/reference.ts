@@ -3,7 +3,7 @@
  *
  * The line holds exactly the lanes that can give, next one first.
  */
-import type { Outcome } from '../../src/lanes/scripts.ts'
+import type { Outcome } from '../../src/lanes/acts.ts'
 
 export interface Work {
   id: string
@@ -88,7 +88,7 @@ export class ReferenceStore {
     const applied = this.applied.get(partition) ?? 0
     const fresh = works.filter(({ seq }) => seq > applied)
     for (const { seq: _, ...work } of fresh) this.#enqueue(work)
-    this.#touch(...works.map(({ lane }) => lane))
+    this.#touch(...fresh.map(({ lane }) => lane))
     this.#lineUp()
     this.applied.set(partition, Math.max(applied, works.at(-1)!.seq))
     this.counts.in += fresh.length

@@ -1,7 +1,7 @@
 /** A store of its own for one test, and all that is in it. */
-import { onTestFinished } from 'vitest'
+import { expect, onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
-import { type LaneRecord, placeField, readRecord, waitingIn } from '../../src/lanes/record.ts'
+import { type LaneRecord, placeField, readLease, readRecord, waitingIn } from '../../src/lanes/record.ts'
 import { makeScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -59,19 +59,24 @@ const pairs = (flat: readonly string[]): [string, string][] =>
 export async function storedIn({ redis, keys }: { redis: TestStore['redis']; keys: LaneKeys }) {
   const records = await redis.hgetallBuffer(keys.lanes)
   const waiting: Record<string, Work[]> = {}
+  const textsAt = async (fields: readonly Buffer[]) =>
+    (fields.length > 0 ? await redis.hmget(keys.items, ...fields) : []) as string[]
   for (const lane of Object.keys(records)) {
-    const high = await redis.zrangebyscore(keys.rankedPrefix + lane, '-inf', '(0')
+    const ranked = async (from: string, to: string) =>
+      (await redis.zrangebyscoreBuffer(keys.rankedPrefix + lane, from, to)).map((place) =>
+        Buffer.concat([Buffer.from(`${lane} `), place]),
+      )
     const { head, tail } = readRecord(records[lane]!)
-    const places = Array.from({ length: tail - head }, (_, i) => placeField(lane, head + i))
-    const plain = (places.length > 0 ? await redis.hmget(keys.waiting, ...places) : []) as string[]
-    const low = await redis.zrangebyscore(keys.rankedPrefix + lane, '(0', '+inf')
-    const works = [...high, ...plain, ...low].map(workOf)
-    if (works.length > 0) waiting[lane] = works
+    const plain = Array.from({ length: tail - head }, (_, i) => placeField(lane, head + i))
+    const works = await textsAt([...(await ranked('-inf', '(0')), ...plain, ...(await ranked('(0', '+inf'))])
+    if (works.length > 0) waiting[lane] = works.map(workOf)
   }
   const leases: Record<string, { ends: number; items: Work[] }> = {}
   for (const [token, ends] of pairs(await redis.zrange(keys.leases, '0', '-1', 'WITHSCORES'))) {
-    const items = (await redis.hvals(keys.heldPrefix + token)).map(workOf)
-    leases[token] = { ends: Number(ends), items: items.sort(byId) }
+    const { items } = readLease((await redis.getBuffer(keys.heldPrefix + token))!)
+    const works = (await textsAt(items.map(({ field }) => field))).map(workOf)
+    expect(works.map(({ id, lane }) => ({ id, lane }))).toEqual(items.map(({ id, lane }) => ({ id, lane })))
+    leases[token] = { ends: Number(ends), items: works.sort(byId) }
   }
   const later = pairs(await redis.zrange(keys.later, '0', '-1', 'WITHSCORES'))
   const dead = await redis.hgetall(keys.dead)
@@ -83,8 +88,8 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
         factsOf(readRecord(record), waitingIn(readRecord(record))),
       ]),
     ),
-    /** Places in use; each belongs to a lane, between its head and its tail. */
-    places: await redis.hlen(keys.waiting),
+    /** Places in use: one for each item that waits or is held. */
+    places: await redis.hlen(keys.items),
     waiting,
     leases,
     later: Object.fromEntries(later.map(([id, due]) => [id, Number(due)])),
@@ -93,7 +98,6 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
       .map(([, text]) => workOf(text.split('\x1e')[2]!))
       .sort(byId),
     letters: Object.values(dead).map(readLetter),
-    holders: Object.keys(await redis.hgetall(keys.holders)).sort(),
     store: await redis.hgetall(keys.store),
   }
 }
@@ -115,6 +119,5 @@ export function expectedOf(reference: ReferenceStore) {
     later: Object.fromEntries([...reference.later].map(([id, { due }]) => [id, due])),
     laterItems: laterWorks.sort(byId),
     dead: [...reference.dead.values()].map(({ work }) => work).sort(byId),
-    holders: [...reference.leases.keys()].sort(),
   }
 }

@@ -2,6 +2,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import { Backbone } from '../../src/backbone.ts'
 import { checkOptions } from '../../src/bus-options.ts'
+import { LaneStores } from '../../src/lanes/store.ts'
 import { Subscriptions } from '../../src/route/subscriptions.ts'
 import { QueueSink } from '../../src/sinks/queue/sink.ts'
 import { freshNamespace, keysOf, plainRedis, redisUrl, testBus } from '../support/bus.ts'
@@ -16,7 +17,10 @@ function subscriptionsOn(namespace: string, sinkOf: (sink: QueueSink) => QueueSi
   const settings = checkOptions({ redis: redisUrl(), namespace, partitions: 2 })
   const backbone = new Backbone(settings)
   onTestFinished(() => backbone.close())
-  const open = async () => ({ ...settings, namespace, connection: (await backbone.open()).reads })
+  const open = async () => {
+    const connection = (await backbone.open()).reads
+    return { connection, stores: new LaneStores({ ...settings, connection }, namespace) }
+  }
   const sinks = { queue: sinkOf(new QueueSink(open, () => undefined)) }
   return new Subscriptions({ ...settings, source: backbone, sinks })
 }

@@ -3,16 +3,14 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
+import { acceptAct, claimAct, settleAct, workScript } from '../../src/lanes/acts.ts'
 import {
-  acceptScript,
-  claimScript,
   enterScript,
   extendScript,
   discardScript as laneDiscardScript,
   fsckScript as laneFsckScript,
   redriveScript as laneRedriveScript,
   removeScript as laneRemoveScript,
-  settleScript as laneSettleScript,
   makeScript,
   pauseScript,
   peekScript,
@@ -150,13 +148,15 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     ...{ ...lanes, revision: 1, born: 1, attempts: 1, applied: [0] },
     weights: { l: 2 },
   }),
-  'src/lanes/accept.lua': call(acceptScript, {
-    ...{ ...lanes, revision: 1, born: 1, partition: 0, first: 1, last: 1 },
-    groups: [{ lane: 'l', items: ['i'] }],
-  }),
   'src/lanes/send.lua': call(sendScript, { ...lanes, process: 'p', n: 1, items: [sent] }),
-  'src/lanes/claim.lua': call(claimScript, { ...lanes, ...lease, token: 't', n: 1 }),
-  'src/lanes/settle.lua': call(laneSettleScript, { ...lanes, settlements }),
+  'src/lanes/work.lua': call(workScript, {
+    ...lanes,
+    acts: [
+      settleAct(settlements),
+      acceptAct({ revision: 1, born: 1, partition: 0, first: 1, last: 1, items: [{ lane: 'l', item: 'i' }] }),
+      claimAct({ ...lease, token: 't', n: 1 }),
+    ],
+  }),
   'src/lanes/renew.lua': call(renewScript, { ...lanes, leaseMs: 1, tokens: ['t'] }),
   'src/lanes/extend.lua': call(extendScript, { ...lanes, token: 't', id: 'i', forMs: 1, ownToken: 'o' }),
   'src/lanes/enter.lua': call(enterScript, { ...lanes, act: 'enter', worker: 'w', start: 's' }),

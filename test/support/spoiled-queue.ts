@@ -3,9 +3,9 @@ import type { Redis } from 'ioredis'
 import type { Bus } from '../../src/bus.ts'
 import type { Finding } from '../../src/fsck.ts'
 import { type LaneRecord, placeField, readRecord } from '../../src/lanes/record.ts'
-import { settleScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys, type RouteKeys, routeKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
+import { settleScript } from '../lanes/one-act.ts'
 import { plainRedis, testBus } from './bus.ts'
 import { collect } from './log.ts'
 
@@ -27,10 +27,10 @@ export interface SpoiledQueue {
 
 /** As store.part.lua packs it. */
 export function packRecord(record: LaneRecord): Buffer {
-  const { head, tail, bytes, ranked, later, held, dead, entered, left, notBefore, credit } = record
-  const packed = Buffer.alloc(89, '+')
-  for (const [i, number] of [head, tail, bytes, held, entered, left].entries()) packed.writeDoubleLE(number, 8 * i)
-  for (const [i, number] of [ranked, later, dead, notBefore, credit].entries()) packed.writeDoubleLE(number, 49 + 8 * i)
+  const { head, tail, bytes, ranked, later, held, dead, left, notBefore, credit } = record
+  const packed = Buffer.alloc(81, '+')
+  for (const [i, number] of [head, tail, bytes, held, left].entries()) packed.writeDoubleLE(number, 8 * i)
+  for (const [i, number] of [ranked, later, dead, notBefore, credit].entries()) packed.writeDoubleLE(number, 41 + 8 * i)
   return packed
 }
 
@@ -82,8 +82,8 @@ export async function fillLane(redis: Redis, keys: LaneKeys, lane: string, ids: 
   const turn = await redis.hincrby(keys.store, 'turn', 1)
   await redis
     .pipeline()
-    .hset(keys.waiting, ...texts.flatMap((text, i) => [placeField(lane, i), text]))
-    .hset(keys.lanes, lane, packRecord({ ...empty, head: 0, tail: ids.length, bytes, entered: ids.length }))
+    .hset(keys.items, ...texts.flatMap((text, i) => [placeField(lane, i), text]))
+    .hset(keys.lanes, lane, packRecord({ ...empty, head: 0, tail: ids.length, bytes }))
     .hincrby(keys.store, 'waiting', ids.length)
     .hincrby(keys.store, 'in', ids.length)
     .hincrby(keys.store, 'bytes', bytes)

@@ -1,8 +1,8 @@
 /** What a handler is told besides the event, and what it may answer: values, not exceptions. */
 import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
+import type { Outcome } from '../../lanes/acts.ts'
 import { storedReason } from '../../lanes/item.ts'
-import type { Outcome } from '../../lanes/scripts.ts'
 import { checkTime } from './checks.ts'
 import type { Held } from './held.ts'
 

@@ -5,8 +5,8 @@
  */
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
+import type { Outcome } from '../../lanes/acts.ts'
 import { readItem, storedReason } from '../../lanes/item.ts'
-import type { Outcome } from '../../lanes/scripts.ts'
 import { checkTime, invalid } from './checks.ts'
 import type { LeaseDoor } from './lease.ts'
 

@@ -38,12 +38,13 @@ class SentEvent extends Event {
   }
 }
 
-const routedId = /^(\d+)-(\d+)$/
+const routedId = /^\d+-\d+$/
 
 export function eventOf(item: Item): Event {
-  const found = routedId.exec(item.id)
-  if (!found) return new SentEvent(item)
-  return new Event(Number(found[1]), Number(found[2]), item.prev, item.envelope)
+  const { id } = item
+  if (!routedId.test(id)) return new SentEvent(item)
+  const dash = id.indexOf('-')
+  return new Event(Number(id.slice(0, dash)), Number(id.slice(dash + 1)), item.prev, item.envelope)
 }
 
 export class Held {

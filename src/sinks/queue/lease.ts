@@ -1,8 +1,8 @@
 /** Items claimed by hand: each is acked, tried again, given up or extended by whoever claimed it, before the lease lapses. */
 import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
+import type { Outcome } from '../../lanes/acts.ts'
 import { type Item, storedReason } from '../../lanes/item.ts'
-import type { Outcome } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { checkTime } from './checks.ts'
 import { eventOf } from './held.ts'

@@ -8,13 +8,13 @@ import type { Duration } from '../../duration.ts'
 import { BusbarError, errorText } from '../../errors.ts'
 import { defaultTenant, limits } from '../../event.ts'
 import { checkText } from '../../event-checks.ts'
+import type { Outcome } from '../../lanes/acts.ts'
 import { readItem } from '../../lanes/item.ts'
-import { laneLimits, type Outcome, type SentItem } from '../../lanes/scripts.ts'
-import { LaneStore } from '../../lanes/store.ts'
+import { laneLimits, type SentItem } from '../../lanes/scripts.ts'
+import type { LaneStore, LaneStores } from '../../lanes/store.ts'
 import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
-import { queueKeys } from '../../redis/keys.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
@@ -56,6 +56,7 @@ export interface QueueGround {
   namespace: string
   connection: Connection
   hints: Hints
+  stores: LaneStores
   clock: Clock
   network: Clock
   randomness: Randomness
@@ -178,8 +179,8 @@ export class QueueDoor {
   }
 
   #openOn(ground: QueueGround): Open {
-    const { namespace, start, maxWaiting, maxWaitingBytes } = ground
-    const store = new LaneStore(ground, queueKeys(namespace, this.name))
+    const { stores, start, maxWaiting, maxWaitingBytes } = ground
+    const store = stores.of(this.name)
     const sender = new Sender(ground, { queue: this.name, process: start, store, maxWaiting, maxWaitingBytes })
     return { ground, store, sender, settler: new Settler(ground, this.name, store) }
   }

@@ -4,7 +4,6 @@
  * A definition is registered once per process: by run(), or by the first use of its queue.
  */
 import { BusbarError, shown } from '../../errors.ts'
-import { LaneStore } from '../../lanes/store.ts'
 import { queueKeys } from '../../redis/keys.ts'
 import type { Put } from '../../route/change.ts'
 import type { Subscriptions } from '../../route/subscriptions.ts'
@@ -132,7 +131,7 @@ export class Queues {
       if (this.#closed) return
       this.#running.add(worker)
       const sourceOf = (queue: string) => ({
-        store: new LaneStore(ground, queueKeys(ground.namespace, queue)),
+        store: ground.stores.of(queue),
         define: () => this.#define(queue),
       })
       await worker.start({ ...ground, isNamed, sourceOf })

@@ -1,14 +1,14 @@
 /**
- * Tells a store what became of items: what comes together goes in one call, one call at a time.
+ * Tells a store what became of items: what comes together goes in one call, two calls at a time.
  *
  *   idle       nothing to say
  *   gathering  it goes when this tick has had its say
- *   sent       one call has no answer yet; what comes now goes with the next
+ *   sent       both calls have no answer yet; what comes now goes with the next
  *
  * A call without an answer is sent again: whoever is not held any more is stale and changes nothing.
  */
 import { errorText } from '../../errors.ts'
-import type { Outcome, Settlement } from '../../lanes/scripts.ts'
+import type { Outcome, Settlement } from '../../lanes/acts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Clock } from '../../runtime/clock.ts'
@@ -32,6 +32,7 @@ interface Said extends Settlement {
 }
 
 const mostPerCall = 1_000
+const mostCalls = 2
 const retryMs = 100
 const mostRetryMs = 5_000
 
@@ -40,7 +41,8 @@ export class Settler {
   readonly #queue: string
   readonly #store: LaneStore
   #waiting: Said[] = []
-  #sending: Promise<void> | undefined
+  readonly #calls = new Set<Promise<void>>()
+  #isGathering = false
   #ended = false
 
   constructor(context: SettlerContext, queue: string, store: LaneStore) {
@@ -52,12 +54,12 @@ export class Settler {
   settle(token: string, id: string, outcome: Outcome, told: (how: Settled) => void): void {
     if (this.#ended) return told('unsaid')
     this.#waiting.push({ token, id, outcome, told })
-    this.#sending ??= this.#sendAll()
+    this.#sendSoon()
   }
 
   /** Resolves when everything said so far has an answer, or at the deadline. */
   async flush(deadlineMs: number): Promise<void> {
-    if (this.#sending) await within(this.#context.network, deadlineMs, this.#sending)
+    await within(this.#context.network, deadlineMs, this.#untilSaid())
   }
 
   /** What has no answer yet never gets one. */
@@ -66,14 +68,24 @@ export class Settler {
     for (const { told } of this.#waiting.splice(0)) told('unsaid')
   }
 
-  async #sendAll(): Promise<void> {
-    await new Promise<void>((resolve) => process.nextTick(resolve))
-    while (this.#waiting.length > 0 && !this.#ended) {
-      const batch = this.#waiting.length > mostPerCall ? this.#waiting.splice(0, mostPerCall) : this.#waiting
-      if (batch === this.#waiting) this.#waiting = []
-      await this.#send(batch)
+  #sendSoon(): void {
+    if (this.#isGathering || this.#calls.size === mostCalls || this.#waiting.length === 0) return
+    this.#isGathering = true
+    process.nextTick(() => {
+      this.#isGathering = false
+      const call = this.#send(this.#waiting.splice(0, mostPerCall)).then(() => {
+        this.#calls.delete(call)
+        this.#sendSoon()
+      })
+      this.#calls.add(call)
+    })
+  }
+
+  async #untilSaid(): Promise<void> {
+    while (this.#isGathering || this.#calls.size > 0) {
+      await new Promise<void>((resolve) => process.nextTick(resolve))
+      await Promise.all(this.#calls)
     }
-    this.#sending = undefined
   }
 
   async #send(batch: readonly Said[]): Promise<void> {

@@ -1,19 +1,17 @@
 /** The stores behind the queues, as routing sees them: made, given events, taken away. */
 import { idWriter } from '../../event.ts'
+import type { AcceptedItem } from '../../lanes/acts.ts'
 import { routedItem } from '../../lanes/item.ts'
-import { acceptScript, makeScript, removeScript } from '../../lanes/scripts.ts'
-import { LaneStore } from '../../lanes/store.ts'
+import { makeScript, removeScript } from '../../lanes/scripts.ts'
+import type { LaneStores } from '../../lanes/store.ts'
 import type { Connection } from '../../redis/connection.ts'
-import { queueKeys } from '../../redis/keys.ts'
-import { inTheSameWrite, runScript } from '../../redis/script.ts'
+import { runScript } from '../../redis/script.ts'
 import type { Accepted, Delivery, RoutedSink, Subscription } from '../../route/sink.ts'
-import type { Clock } from '../../runtime/clock.ts'
 import type { QueueSettings } from './options.ts'
 
 export interface QueueSinkGround {
-  namespace: string
   connection: Connection
-  clock: Clock
+  stores: LaneStores
 }
 
 export class QueueSink implements RoutedSink {
@@ -39,13 +37,11 @@ export class QueueSink implements RoutedSink {
   accept(partition: number, deliveries: readonly Delivery[]): readonly Promise<Accepted>[] {
     const ground = this.#ground
     if (!ground) return deliveries.map((delivery) => this.#acceptWhenOpen(partition, delivery))
-    return inTheSameWrite(ground.connection.redis, () =>
-      deliveries.map((delivery) => {
-        const accepted = this.#accept(ground, partition, delivery)
-        this.#sent(delivery.subscription.name)
-        return accepted
-      }),
-    )
+    return deliveries.map((delivery) => {
+      const accepted = this.#accept(ground, partition, delivery)
+      this.#sent(delivery.subscription.name)
+      return accepted
+    })
   }
 
   async remove(name: string, revision: number): Promise<void> {
@@ -67,32 +63,22 @@ export class QueueSink implements RoutedSink {
 
   async #accept(ground: QueueSinkGround, partition: number, { subscription, events }: Delivery): Promise<Accepted> {
     const { name, revision, born } = subscription
-    const store = this.#storeOn(ground, name)
     const [first, last] = [events[0]!.seq, events.at(-1)!.seq]
-    const groups = groupsOf(partition, events)
-    const input = { ...store.ground, revision, born, partition, first, last, groups }
-    return (await runScript(ground.connection.redis, acceptScript, input)).kind
+    return (
+      await ground.stores.of(name).accept({ revision, born, partition, first, last, items: itemsOf(partition, events) })
+    ).kind
   }
 
   async #storeOf(name: string) {
     this.#ground ??= await this.#open()
-    return { store: this.#storeOn(this.#ground, name), redis: this.#ground.connection.redis }
-  }
-
-  #storeOn(ground: QueueSinkGround, name: string): LaneStore {
-    return new LaneStore(ground, queueKeys(ground.namespace, name))
+    return { store: this.#ground.stores.of(name), redis: this.#ground.connection.redis }
   }
 }
 
-/** By lane, in the order of their first events. */
-function groupsOf(partition: number, events: Delivery['events']): { lane: string; items: string[] }[] {
-  const groups = new Map<string, string[]>()
+function itemsOf(partition: number, events: Delivery['events']): AcceptedItem[] {
   const writeId = idWriter(partition)
-  for (const { seq, tenant, prev, envelope } of events) {
-    const item = routedItem(writeId(seq), seq, tenant, prev, envelope)
-    const items = groups.get(tenant)
-    if (items) items.push(item)
-    else groups.set(tenant, [item])
-  }
-  return [...groups].map(([lane, items]) => ({ lane, items }))
+  return events.map(({ seq, tenant, prev, envelope }) => ({
+    lane: tenant,
+    item: routedItem(writeId(seq), seq, tenant, prev, envelope),
+  }))
 }

@@ -10,7 +10,7 @@
  * A claim whose answer was lost is repeated under its token and gets what it had been given.
  */
 import { errorText } from '../../errors.ts'
-import type { ClaimReply, Outcome } from '../../lanes/scripts.ts'
+import type { ClaimReply, Outcome } from '../../lanes/acts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'

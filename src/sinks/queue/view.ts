@@ -4,7 +4,7 @@ import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { readItem } from '../../lanes/item.ts'
-import { firstPlace, type LaneRecord, placeField, readRecord, waitingIn } from '../../lanes/record.ts'
+import { enteredIn, firstPlace, type LaneRecord, placeField, readRecord, waitingIn } from '../../lanes/record.ts'
 import { pauseScript, peekScript } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import type { LogSource } from '../../log/view.ts'
@@ -165,15 +165,16 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
 async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
   if (lanes.length === 0) return []
   const records = await redis.hmgetBuffer(keys.lanes, ...lanes)
-  const pipeline = redis.pipeline()
+  const first = await Promise.all(lanes.map((lane) => redis.zrangeBuffer(keys.rankedPrefix + lane, '0', '0')))
+  const fields: Buffer[] = []
   for (const [i, lane] of lanes.entries()) {
     const head = records[i] ? readRecord(records[i]).head : firstPlace
-    pipeline.hget(keys.waiting, placeField(lane, head)).zrange(keys.rankedPrefix + lane, '0', '0')
+    const [ranked] = first[i]!
+    fields.push(placeField(lane, head), ranked ? Buffer.concat([Buffer.from(`${lane} `), ranked]) : Buffer.alloc(0))
   }
-  const answers = ((await pipeline.exec()) ?? []).map(([, answer]) => answer)
+  const texts = await redis.hmget(keys.items, ...fields)
   return lanes.map((_, i) => {
-    const texts = [answers[2 * i] as string | null, (answers[2 * i + 1] as string[] | undefined)?.[0]]
-    const times = texts.flatMap((text) => (text ? [readItem(text).enqueuedMs] : []))
+    const times = texts.slice(2 * i, 2 * i + 2).flatMap((text) => (text ? [readItem(text).enqueuedMs] : []))
     return times.length > 0 ? Math.min(...times) : null
   })
 }
@@ -219,7 +220,7 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
       later: record.later,
       held: record.held,
     },
-    ...{ dead: record.dead, bytes: record.bytes, in: record.entered, out: record.left },
+    ...{ dead: record.dead, bytes: record.bytes, in: enteredIn(record), out: record.left },
     oldestMs: oldest[i] == null ? null : Math.max(0, serverNow(clock) - oldest[i]),
   }))
 }

@@ -11,8 +11,8 @@
  */
 import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
+import type { Outcome } from '../../lanes/acts.ts'
 import { storedReason } from '../../lanes/item.ts'
-import type { Outcome } from '../../lanes/scripts.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
 import type { Timer } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
@@ -31,6 +31,14 @@ export interface WorkerGround extends SourceContext {
   sourceOf(queue: string): Pick<SourceOptions, 'store' | 'define'>
 }
 
+/** A handler at work: one slot. */
+interface Run {
+  readonly source: Source
+  readonly items: readonly Held[]
+  isOver: boolean
+  timer: Timer | undefined
+}
+
 interface Seat {
   source: Source
   weight: number
@@ -44,8 +52,8 @@ const patienceMs = 1_000
 
 const doneOutcome: Outcome = { kind: 'ack' }
 
-/** Begins at once. What is thrown at once is told later, as any other failure: the next handler begins from the loop, not from within this one. */
-const resultOf = (handle: () => unknown): Promise<unknown> => new Promise((resolve) => resolve(handle()))
+/** What is thrown at once is told later, as any other failure: the next handler begins from the loop, not from within this one. */
+const isThrown = Promise.resolve()
 
 export class QueueWorker {
   readonly drawn: readonly Drawn[]
@@ -207,38 +215,41 @@ export class QueueWorker {
     return undefined
   }
 
-  #begin(source: Source, items: Held[]): void {
+  #begin(source: Source, items: readonly Held[]): void {
     this.#slots += 1
     this.#begun += 1
     for (const held of items) this.#running.set(held, source)
-    let ended = false
-    const end = () => {
-      if (ended) return
-      ended = true
-      timer?.cancel()
-      this.#slots -= 1
-      this.#endedAt = this.#ground!.network.monotonicMs()
-      this.#pump()
-    }
-    const timer = this.#limit(source, items, end)
-    if (this.#settings.batch === undefined) this.#runOne(source, items[0]!, end)
-    else this.#runBatch(source, items, end)
+    const run: Run = { source, items, isOver: false, timer: undefined }
+    if (this.#settings.timeoutMs !== undefined) this.#limit(run, this.#settings.timeoutMs)
+    if (this.#settings.batch === undefined) void this.#runOne(run, items[0]!)
+    else void this.#runBatch(run)
   }
 
-  #runOne(source: Source, held: Held, end: () => void): void {
-    const settle = (value: unknown) => {
+  /** Its slot is free, once. */
+  #end(run: Run): void {
+    if (run.isOver) return
+    run.isOver = true
+    run.timer?.cancel()
+    this.#slots -= 1
+    this.#endedAt = this.#ground!.network.monotonicMs()
+    this.#pump()
+  }
+
+  async #runOne(run: Run, held: Held): Promise<void> {
+    const { source } = run
+    try {
+      const context = new WorkContext(source.queue, this.#ground!.worker, held)
+      const value = await (this.#handler as QueueHandler)(held.event, context)
       this.#finish(source, held, value instanceof Decision ? value.outcome : doneOutcome)
-      end()
-    }
-    const fail = (error: unknown) => {
+    } catch (error) {
+      await isThrown
       this.#fail(source, held, error)
-      end()
     }
-    const context = new WorkContext(source.queue, this.#ground!.worker, held)
-    resultOf(() => (this.#handler as QueueHandler)(held.event, context)).then(settle, fail)
+    this.#end(run)
   }
 
-  #runBatch(source: Source, items: readonly Held[], end: () => void): void {
+  async #runBatch(run: Run): Promise<void> {
+    const { source, items } = run
     const context: BatchContext = {
       ...{ queue: source.queue, worker: this.#ground!.worker },
       get signal() {
@@ -246,36 +257,31 @@ export class QueueWorker {
       },
     }
     const open = new Set(items)
-    const parts = items.map(
-      (held) =>
-        new BatchItem(held, (decision) => {
-          open.delete(held)
-          this.#finish(source, held, decision?.outcome ?? doneOutcome)
-        }),
-    )
-    const settle = () => {
+    const decide = (held: Held, decision: Decision | undefined) => {
+      open.delete(held)
+      this.#finish(source, held, decision?.outcome ?? doneOutcome)
+    }
+    try {
+      const parts = items.map((held) => new BatchItem(held, (decision) => decide(held, decision)))
+      await (this.#handler as BatchHandler)(parts, context)
       for (const held of open) this.#finish(source, held, doneOutcome)
-      end()
-    }
-    const fail = (error: unknown) => {
+    } catch (error) {
+      await isThrown
       for (const held of open) this.#fail(source, held, error)
-      end()
     }
-    resultOf(() => (this.#handler as BatchHandler)(parts, context)).then(settle, fail)
+    this.#end(run)
   }
 
   /** A handler that takes too long is told so, its items are tried again, and its slot is free, whether or not it listens. */
-  #limit(source: Source, items: readonly Held[], end: () => void): Timer | undefined {
-    const { timeoutMs } = this.#settings
-    if (timeoutMs === undefined) return undefined
-    return this.#ground!.clock.after(timeoutMs, () => {
+  #limit(run: Run, timeoutMs: number): void {
+    run.timer = this.#ground!.clock.after(timeoutMs, () => {
       const error = new Error(`the handler took longer than ${timeoutMs} ms`)
-      for (const held of items) {
+      for (const held of run.items) {
         if (held.state !== 'running') continue
         held.abort(error)
-        this.#fail(source, held, error)
+        this.#fail(run.source, held, error)
       }
-      end()
+      this.#end(run)
     })
   }
 

@@ -1,0 +1,144 @@
+-- Items: how they come to wait, how they are held, what an attempt makes of them.
+--
+-- From its entry on an item lies at one place, waiting or held: whoever claims it or hands it back moves numbers, not its text.
+-- Only for a time to wait for, or among the dead letters, it lies elsewhere.
+
+-- Places that lanes do not count through: one for each number of a turn.
+local own_places = 2 ^ 47
+
+-- Where an item stands that the lane's order alone does not say: those of a higher priority first, then the order in which they came,
+-- those that are put back before all others of their priority. Below 0 it comes before the lane's plain items, above behind them.
+local function rank_of(priority, number, at_head)
+  return format('%.0f', -priority * class + (at_head and -number or number))
+end
+
+local function priority_of(item) return tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ (%-?%d+) ')) end
+
+local function lane_name_of(item) return match(item, '^%S+ %d+ (%S+) ') end
+
+local function remove_items(fields) in_pieces('HDEL', items_at, fields) end
+
+-- So many more wait in the lane, of so many bytes.
+local function waits(lane, items, bytes)
+  bytes_of[lane] = bytes_of[lane] + bytes
+  count('waiting', items)
+  count('bytes', bytes)
+end
+
+-- Lets an item wait behind what waits there.
+local function line_up(lane, item)
+  local priority, place = priority_of(item), tail_of[lane]
+  enters(lane)
+  if priority == 0 then
+    tail_of[lane] = place + 1
+  else
+    local number = next_turn()
+    place = own_places + number
+    redis.call('ZADD', ranked_prefix .. name_of[lane], rank_of(priority, number, false), struct.pack('>I6', place))
+    ranked_of[lane] = ranked_of[lane] + 1
+  end
+  redis.call('HSET', items_at, place_field(name_of[lane], place), item)
+  waits(lane, 1, #item)
+end
+
+-- Puts held items, {id, field, name, item} each, back at the heads of their lanes, the oldest first. They stay at their places.
+local function put_back(back)
+  for i = 1, #back do back[i].enqueued = tonumber(match(back[i].item, '^%S+ %d+ %S+ %d+ %d+ (%d+) ')) end
+  -- The one that is put back last comes first.
+  table.sort(back, function(a, b)
+    if a.enqueued ~= b.enqueued then return a.enqueued > b.enqueued end
+    return a.id > b.id
+  end)
+  local names = {}
+  for i = #back, 1, -1 do names[#names + 1] = back[i].name end
+  load_all(names)
+  for i = 1, #names do enters(loaded[names[i]]) end
+  for i = 1, #back do
+    local one = back[i]
+    local lane = loaded[one.name]
+    redis.call('ZADD', ranked_prefix .. one.name, rank_of(priority_of(one.item), next_turn(), true), sub(one.field, -6))
+    ranked_of[lane] = ranked_of[lane] + 1
+    waits(lane, 1, #one.item)
+  end
+end
+
+-- The item after one more attempt.
+local function tried(item, claimed)
+  local id, expires, lane, attempts, first, rest = match(item, '^(%S+) (%d+) (%S+) (%d+) (%d+) (.*)$')
+  attempts = tonumber(attempts) + 1
+  if first == '0' then first = claimed end
+  return table.concat({id, expires, lane, attempts, first, rest}, ' '), attempts
+end
+
+-- Beyond most_dead the oldest letter gives way.
+local function bury(lane, id, item, reason)
+  redis.call('HSET', dead, id, format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
+  redis.call('ZADD', dead_order, now, id)
+  dead_of[lane] = dead_of[lane] + 1
+  if redis.call('HLEN', dead) <= most_dead then return end
+  local oldest = redis.call('ZPOPMIN', dead_order)[1]
+  local its_lane = match(redis.call('HGET', dead, oldest), '^%d+\30[^\30]*\30%S+ %d+ (%S+) ')
+  redis.call('HDEL', dead, oldest)
+  local gives_way = lane_of(its_lane)
+  dead_of[gives_way], left_of[gives_way] = dead_of[gives_way] - 1, left_of[gives_way] + 1
+  count('dropped', 1)
+end
+
+-- A lease as it is stored: who holds it since when, and its items in the order in which they were given; nil when there is none.
+local function read_lease(token)
+  local text = redis.call('GET', held_prefix .. token)
+  if not text then return nil end
+  local holder, claimed, at = match(text, '^(%S+ %S+ (%d+))()')
+  local lease, size = {token = token, holder = holder, claimed = claimed}, 0
+  local ids, fields, names, place_in = {}, {}, {}, {}
+  while true do
+    local id, field, name, after = match(text, '^ (%S+) ((%S+) ......)()', at)
+    if not id then break end
+    size, at = size + 1, after
+    ids[size], fields[size], names[size], place_in[id] = id, field, name, size
+  end
+  lease.size, lease.left, lease.ids, lease.fields, lease.names, lease.place_in = size, size, ids, fields, names, place_in
+  return lease
+end
+
+-- The item at this place of the lease is not held under it any more.
+local function release(lease, i)
+  lease.place_in[lease.ids[i]], lease.ids[i], lease.left = nil, false, lease.left - 1
+end
+
+-- As it is after releases.
+local function write_lease(lease)
+  if lease.left == 0 then
+    redis.call('DEL', held_prefix .. lease.token)
+    redis.call('ZREM', leases, lease.token)
+    return
+  end
+  local pieces = {lease.holder}
+  for i = 1, lease.size do
+    if lease.ids[i] then pieces[#pieces + 1], pieces[#pieces + 2] = lease.ids[i], lease.fields[i] end
+  end
+  redis.call('SET', held_prefix .. lease.token, table.concat(pieces, ' '))
+end
+
+-- What lies at these places of the lease, of any number.
+local function items_of(lease, first, last)
+  local items = {}
+  for from = first, last, 1000 do
+    for _, item in ipairs(redis.call('HMGET', items_at, unpack(lease.fields, from, math.min(from + 999, last)))) do items[#items + 1] = item end
+  end
+  return items
+end
+
+-- So many items have become ready: as many of those that wait for work hear their names, unless nothing is given.
+local function wake_idle(ready)
+  if paused then return end
+  local names = {}
+  while #names < ready do
+    local popped = redis.call('ZPOPMIN', idle, ready - #names)
+    if #popped == 0 then break end
+    for i = 1, #popped, 2 do
+      if tonumber(popped[i + 1]) >= now - idle_ms then names[#names + 1] = popped[i] end
+    end
+  end
+  if #names > 0 then redis.call('PUBLISH', wake, table.concat(names, ' ')) end
+end

@@ -1,0 +1,75 @@
+/**
+ * Acts in one store that are asked for in one turn of the event loop go as one call: the store is read and written once for all of
+ * them, and a claim finds what the others made ready.
+ *
+ *   idle       nothing is asked for
+ *   gathering  it goes when this turn has had its say
+ *
+ * Each act has its own answer; without one, its caller asks again as if it had gone alone.
+ */
+import { runScript } from '../redis/script.ts'
+import { type Act, workScript } from './acts.ts'
+import type { StoreInput } from './scripts.ts'
+import type { StoreGround } from './store.ts'
+
+interface Asked {
+  act: Act<unknown>
+  order: number
+  answer(raw: unknown): void
+  fail(error: unknown): void
+}
+
+/** What becomes ready comes first. */
+const orders = { settle: 0, accept: 1, claim: 2 } as const
+/** Items per call, about: some ms of Redis. */
+const mostPerCall = 1_000
+
+export class Work {
+  readonly #ground: StoreGround
+  readonly #input: () => StoreInput
+  #asked: Asked[] = []
+
+  constructor(ground: StoreGround, input: () => StoreInput) {
+    this.#ground = ground
+    this.#input = input
+  }
+
+  ask<Reply>(kind: keyof typeof orders, act: Act<Reply>): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const answer = (raw: unknown) => resolve(act.read(raw as never))
+      this.#asked.push({ act, order: orders[kind], answer, fail: reject })
+      if (this.#asked.length === 1) setImmediate(() => this.#send())
+    })
+  }
+
+  #send(): void {
+    const asked = this.#asked.sort((a, b) => a.order - b.order)
+    this.#asked = []
+    for (let from = 0; from < asked.length; ) {
+      const till = endOfCall(asked, from)
+      void this.#call(asked.slice(from, till))
+      from = till
+    }
+  }
+
+  async #call(asked: readonly Asked[]): Promise<void> {
+    try {
+      const input = { ...this.#input(), acts: asked.map(({ act }) => act) }
+      const replies = await runScript(this.#ground.connection.redis, workScript, input)
+      for (const [i, { answer }] of asked.entries()) answer(replies[i])
+    } catch (error) {
+      for (const { fail } of asked) fail(error)
+    }
+  }
+}
+
+/** A call ends with a claim: with its answer this process has something to do while the next one is under way. */
+function endOfCall(asked: readonly Asked[], from: number): number {
+  let size = 0
+  for (let till = from; till < asked.length; till += 1) {
+    size += asked[till]!.act.size
+    if (till > from && size > mostPerCall) return till
+    if (asked[till]!.order === orders.claim) return till + 1
+  }
+  return asked.length
+}

@@ -1,0 +1,113 @@
+/** Acts that go in one call do what they do one after the other. */
+import fc from 'fast-check'
+import { expect, test } from 'vitest'
+import { type Act, acceptAct, claimAct, type Outcome, settleAct, workScript } from '../../src/lanes/acts.ts'
+import { readItem, routedItem } from '../../src/lanes/item.ts'
+import { runScript } from '../../src/redis/script.ts'
+import { storedIn, type TestStore, testStore } from './store.ts'
+
+const lane = fc.constantFrom('a', 'b', 'c')
+const outcome = fc.constantFrom<Outcome>(
+  { kind: 'ack' },
+  { kind: 'ack' },
+  { kind: 'back' },
+  { kind: 'retry', afterMs: 0, reason: 'busy' },
+  { kind: 'retry', afterMs: 50, reason: 'busy' },
+  { kind: 'throttle', forMs: 50 },
+)
+const settle = fc.record({ do: fc.constant('settle' as const), last: fc.nat(6), outcome })
+const accept = fc.record({
+  do: fc.constant('accept' as const),
+  partition: fc.nat(1),
+  lanes: fc.array(lane, { minLength: 1, maxLength: 5 }),
+})
+const claim = fc.record({ do: fc.constant('claim' as const), n: fc.nat(4), idle: fc.boolean() })
+const calls = fc.array(
+  fc.record({
+    ms: fc.constantFrom(0, 10, 60),
+    settles: fc.array(settle, { maxLength: 2 }),
+    accepts: fc.array(accept, { maxLength: 2 }),
+    claims: fc.array(claim, { maxLength: 2 }),
+  }),
+  { minLength: 3, maxLength: 12 },
+)
+type Asked = typeof calls extends fc.Arbitrary<(infer One)[]> ? One : never
+
+/** Turns what is asked into acts, the same for the same answers before. */
+class Asking {
+  #seq = 0
+  #tokens = 0
+  #held: { token: string; id: string }[] = []
+  #token = new Map<Act<unknown>, string>()
+
+  acts({ settles, accepts, claims }: Asked): Act<unknown>[] {
+    return [
+      ...settles.map(({ last, outcome }) => {
+        const said = this.#held.splice(-last, last)
+        return settleAct(said.map((held) => ({ ...held, outcome })))
+      }),
+      ...accepts.map(({ partition, lanes }) => {
+        const first = this.#seq + 1
+        const items = lanes.map((name) => {
+          this.#seq += 1
+          return { lane: name, item: routedItem(`${partition}-${this.#seq}`, this.#seq, name, '', '{}\n{}') }
+        })
+        return acceptAct({ revision: 1, born: 1, partition, first, last: this.#seq, items })
+      }),
+      ...claims.map(({ n, idle }) => {
+        this.#tokens += 1
+        const token = `t${this.#tokens}`
+        const act = claimAct({ token, n, leaseMs: 100, worker: 'w', start: 's', ...(idle ? { idleName: 'x' } : {}) })
+        this.#token.set(act, token)
+        return act
+      }),
+    ]
+  }
+
+  hear(act: Act<unknown>, reply: { kind: string; items?: unknown }): void {
+    const token = this.#token.get(act)
+    if (token === undefined || reply.kind !== 'claimed') return
+    for (const text of reply.items as string[]) this.#held.push({ token, id: readItem(text).id })
+  }
+}
+
+async function answers(store: TestStore, nowMs: number, calls: readonly (readonly Act<unknown>[])[]) {
+  const found: unknown[] = []
+  for (const acts of calls) {
+    const replies = await runScript(store.redis, workScript, { keys: store.keys, nowMs, acts })
+    for (const [i, act] of acts.entries()) found.push(act.read(replies[i] as never))
+  }
+  return found
+}
+
+/** A count that is 0 again may be written or not, numbers of turns may be left out, and a lane that was empty for an instant goes on counting. */
+async function leftIn(store: TestStore) {
+  const {
+    store: { turn: _, ...fields },
+    records,
+    ...rest
+  } = await storedIn(store)
+  const lanes = Object.entries(records).map(([name, { left: _left, ...record }]) => [name, record])
+  return { ...rest, lanes, store: Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== '0')) }
+}
+
+test('settlements, events and claims in one call answer and leave what they do one by one', async () => {
+  await fc.assert(
+    fc.asyncProperty(calls, async (asked) => {
+      const [together, alone] = [await testStore(), await testStore()]
+      const asking = new Asking()
+      let nowMs = 1_000_000
+      for (const one of asked) {
+        nowMs += one.ms
+        const acts = asking.acts(one)
+        if (acts.length === 0) continue
+        const replies = await answers(together, nowMs, [acts])
+        const oneByOne = acts.map((act) => [act])
+        expect(replies).toEqual(await answers(alone, nowMs, oneByOne))
+        for (const [i, act] of acts.entries()) asking.hear(act, replies[i] as { kind: string })
+        expect(await leftIn(together)).toEqual(await leftIn(alone))
+      }
+    }),
+    { numRuns: 60 },
+  )
+}, 60_000)
