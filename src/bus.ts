@@ -102,7 +102,9 @@ export class Bus<R extends Registry = Registry> {
     this.worker = settings.worker
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
-    const publishing = new Publishing(settings, this.#backbone)
+    const publishing = new Publishing(settings, this.#backbone, (partition, hint) =>
+      this.#consuming.heard(partition, hint),
+    )
     this.#publishing = publishing
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings)

@@ -9,6 +9,7 @@ import type { Backbone, Opened } from './backbone.ts'
 import type { Settings } from './bus-options.ts'
 import { LaneStores } from './lanes/store.ts'
 import { LogGrowth } from './log/growth.ts'
+import type { LogHint } from './log/hint.ts'
 import { readLasts } from './log/read.ts'
 import type { Pattern } from './pattern.ts'
 import { Router } from './route/router.ts'
@@ -121,6 +122,11 @@ export class Consuming {
     const opened = await this.#backbone.open()
     this.#hub ??= new LiveHub(this.#readingOn(opened))
     return this.#hub
+  }
+
+  /** An event of this process was stored: what its hint will say. */
+  heard(partition: number, hint: LogHint): void {
+    this.#growth?.reached(partition, hint.last, hint)
   }
 
   #readingOn({ namespace, reads, hints }: Opened) {

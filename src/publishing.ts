@@ -5,6 +5,7 @@
  *   open        the first call has opened the backbone; calls wait for it
  *   closed      what was accepted is answered; later calls hear BUS_CLOSED
  */
+
 import type { Backbone } from './backbone.ts'
 import type { Settings } from './bus-options.ts'
 import type {
@@ -19,6 +20,7 @@ import { type Duration, durationOf } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import { limits } from './event.ts'
 import { checkText } from './event-checks.ts'
+import type { LogHint } from './log/hint.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
 import { type Delayed, Delayer } from './publish/delayed.ts'
 import { Publisher } from './publish/publisher.ts'
@@ -58,7 +60,8 @@ export class Publishing {
   readonly #publisher: Publisher
   #opening = false
 
-  constructor(settings: Settings, backbone: Backbone) {
+  /** `stored` hears of each lone event. */
+  constructor(settings: Settings, backbone: Backbone, stored: (partition: number, hint: LogHint) => void) {
     this.#settings = settings
     this.#backbone = backbone
     this.liveChannelPrefix = settings.liveChannel ? liveChannelPrefix(settings.namespace.name) : ''
@@ -69,6 +72,7 @@ export class Publishing {
         serverUs: settings.clock.serverUs,
         telemetry: settings.telemetry,
         grown: (partition) => this.#trimSoon(partition),
+        stored,
       },
       {
         process: settings.randomness.id(),

@@ -3,6 +3,17 @@
 -- From its entry on an item lies at one place, waiting or held: whoever claims it or hands it back moves numbers, not its text.
 -- Only for a time to wait for, or among the dead letters, it lies elsewhere.
 
+local later, later_items, leases, items_at = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
+local dead, dead_order, idle = KEYS[9], KEYS[10], KEYS[11]
+local ranked_prefix, held_prefix, wake = ARGV[2], ARGV[3], ARGV[4]
+local match, find = string.match, string.find
+
+local most_dead = 10000
+-- Whoever waits asks again every second; who has not for this long is gone.
+local idle_ms = 3000
+-- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
+-- up to 100 are whole numbers still (below 2^53).
+local class = 2 ^ 46
 -- Places that lanes do not count through: one for each number of a turn.
 local own_places = 2 ^ 47
 

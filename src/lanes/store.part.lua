@@ -27,17 +27,9 @@
 -- script that touches a lane ends with save(), which puts it in line or takes it out.
 
 local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local later, later_items, leases, items_at = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
-local dead, dead_order, idle = KEYS[9], KEYS[10], KEYS[11]
-local now, ranked_prefix, held_prefix, wake, asked = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local format, match, find, sub, byte = string.format, string.match, string.find, string.sub, string.byte
+local now, asked = tonumber(ARGV[1]), ARGV[5]
+local format, sub, byte = string.format, string.sub, string.byte
 
-local most_dead = 10000
--- Whoever waits asks again every second; who has not for this long is gone.
-local idle_ms = 3000
--- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
--- up to 100 are whole numbers still (below 2^53).
-local class = 2 ^ 46
 -- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before and credit, or in their
 -- place dashes: mostly they are all 0. It has 81 bytes: a hash with a value of more than 64 is a table from its first field on, and
 -- its cost does not grow with its lanes.

@@ -1,9 +1,9 @@
 /**
- * Acts in one store that are asked for in one turn of the event loop go as one call: the store is read and written once for all of
+ * Acts in one store that are asked for together go as one call: the store is read and written once for all of
  * them, and a claim finds what the others made ready.
  *
  *   idle       nothing is asked for
- *   gathering  it goes when this turn has had its say
+ *   gathering  it goes when this tick has had its say, or this turn of the event loop
  *
  * Each act has its own answer; without one, its caller asks again as if it had gone alone.
  */
@@ -28,6 +28,7 @@ export class Work {
   readonly #ground: StoreGround
   readonly #input: () => StoreInput
   #asked: Asked[] = []
+  #flying = 0
 
   constructor(ground: StoreGround, input: () => StoreInput) {
     this.#ground = ground
@@ -38,8 +39,14 @@ export class Work {
     return new Promise((resolve, reject) => {
       const answer = (raw: unknown) => resolve(act.read(raw as never))
       this.#asked.push({ act, order: orders[kind], answer, fail: reject })
-      if (this.#asked.length === 1) setImmediate(() => this.#send())
+      if (this.#asked.length === 1) this.#soon(() => this.#send())
     })
+  }
+
+  /** As long as Redis is busy with a call of ours nobody loses anything by waiting for what else there is to read. */
+  #soon(send: () => void): void {
+    if (this.#flying === 0) process.nextTick(send)
+    else setImmediate(send)
   }
 
   #send(): void {
@@ -53,12 +60,15 @@ export class Work {
   }
 
   async #call(asked: readonly Asked[]): Promise<void> {
+    this.#flying += 1
     try {
       const input = { ...this.#input(), acts: asked.map(({ act }) => act) }
       const replies = await runScript(this.#ground.connection.redis, workScript, input)
       for (const [i, { answer }] of asked.entries()) answer(replies[i])
     } catch (error) {
       for (const { fail } of asked) fail(error)
+    } finally {
+      this.#flying -= 1
     }
   }
 }

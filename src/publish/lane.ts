@@ -33,6 +33,8 @@ interface Draft {
 export interface Flush {
   readonly calls: readonly Call[]
   readonly events: number
+  /** As they will lie in the log. */
+  readonly records: string
   readonly input: FlushInput
   tries: number
 }
@@ -117,6 +119,7 @@ export function nextFlush(lane: Lane, process: string, live: string, nowUs?: num
   return {
     calls,
     events: objects.count,
+    records,
     tries: 0,
     input: {
       keys: lane.keys,

@@ -24,7 +24,8 @@
 -- ARGV[10] records      of all events, one behind the other: a record separator and the envelope
 -- ARGV[11…] objects     of each event: "<tenant>/<key>", '' without key
 --
--- Replies {'stored', last_seq, prevs, exception…}: the stored events took the seqs up to last_seq without a hole,
+-- Replies {'stored', last_seq, prev, before}: a lone plain event; the partition's last seq before it
+--         {'stored', last_seq, prevs, exception…}: the stored events took the seqs up to last_seq without a hole,
 --           prevs are theirs, joined by spaces, empty for null; calls that stored nothing are the exceptions
 --           {first event, 'conflict', head} | {first event, 'reused'} | {first event, 'gone'}
 --           {first event, 'duplicate', last_seq, events, prev of the first}
@@ -111,7 +112,7 @@ if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and 
   local hint = last_before .. ' ' .. last .. '\n' .. argv[7] .. along
   redis.call('PUBLISH', argv[6], hint)
   redis.call('PUBLISH', topic_wake .. first_topic, argv[6] .. ' ' .. before_of(first_topic, known[7]) .. ' ' .. hint)
-  return {'stored', last, prev}
+  return {'stored', last, prev, last_before}
 end
 
 -- Heads of all objects, asked at once; `head` has those that this flush has moved.

@@ -6,6 +6,7 @@
  * NOT_STORED, one that was sent and not answered is OUTCOME_UNKNOWN.
  */
 import { BusbarError } from '../errors.ts'
+import type { LogHint } from '../log/hint.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { partitionOfHash } from '../log/partition.ts'
 import { type Connection, mayPass } from '../redis/connection.ts'
@@ -33,6 +34,8 @@ export interface PublisherContext {
   telemetry: Telemetry
   /** Called every few thousand events of a partition: time to look at retention. */
   grown(partition: number): void
+  /** A lone event was stored: whoever waits for it in this process need not wait for its hint. */
+  stored(partition: number, hint: LogHint): void
 }
 
 const eventsPerGrowth = 4_096
@@ -229,6 +232,9 @@ export class Publisher {
         lane.sinceGrowth = 0
         this.#context.grown(lane.partition)
       }
+      const { before, last, prevs } = reply
+      if (before !== undefined)
+        this.#context.stored(lane.partition, { before, last, kinds: '', entry: [`${last}-0`, [prevs, flush.records]] })
       settleCalls(flush.calls, flush.events, lane.partition, reply)
     } else {
       const error = BusbarError.of('WRITE_REFUSED', { problem: `flush ${flush.input.n} was ${reply.kind}` })

@@ -32,6 +32,8 @@ export type FlushReply =
       /** Of the stored events, joined by spaces; empty for null. */
       prevs: string
       exceptions: readonly Exception[]
+      /** Of a lone event: the partition's last seq before it. */
+      before?: number
     }
   | { kind: 'late' }
   | { kind: 'malformed' }
@@ -60,12 +62,18 @@ export const publishScript = defineScript({
     records,
     objects,
   ],
-  reply: ([kind, last, prevs, ...exceptions]: [
+  reply: ([kind, last, prevs, ...rest]: [
     'stored' | 'late' | 'malformed',
     string,
     string,
-    ...Exception[],
-  ]): FlushReply => (kind === 'stored' ? { kind, last: Number(last), prevs, exceptions } : { kind }),
+    ...([string] | Exception[]),
+  ]): FlushReply => {
+    if (kind !== 'stored') return { kind }
+    const [before] = rest
+    const stored = { kind, last: Number(last), prevs } as const
+    if (typeof before === 'string') return { ...stored, exceptions: [], before: Number(before) }
+    return { ...stored, exceptions: rest as Exception[] }
+  },
 })
 
 export interface DelayInput {

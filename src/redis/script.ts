@@ -46,12 +46,17 @@ export function defineScript<Input, Raw, Reply>(definition: {
   }
 }
 
-/** The first line says how Redis is to run it: it stays the first. */
+/**
+ * The first line says how Redis is to run it: it stays the first. What follows the first part is within a function: Lua looks for each
+ * variable that a function takes from around it, one by one through all that others have taken, unless it lies two functions further out.
+ * For one item that was half of a call's time.
+ */
 function joined(file: URL, parts: readonly URL[]): string {
   const own = readFileSync(file, 'utf8')
   if (parts.length === 0) return own
   const end = own.indexOf('\n') + 1
-  return own.slice(0, end) + parts.map((part) => readFileSync(part, 'utf8')).join('') + own.slice(end)
+  const [first, ...others] = parts.map((part) => readFileSync(part, 'utf8'))
+  return `${own.slice(0, end)}${first}\nlocal function run()\n${others.join('')}${own.slice(end)}\nend\nreturn run()\n`
 }
 
 const isNoScript = (error: unknown): boolean => error instanceof Error && error.message.startsWith('NOSCRIPT')

@@ -153,7 +153,10 @@ export class Source {
 
   /** Something was sent to the store on this connection: a claim right behind it finds it, a hint would come later. */
   expect(): void {
-    if (this.#dry && this.#claims.size === 0) this.#wake()
+    if (!this.#dry || this.#claims.size > 0) return
+    this.#wakes += 1
+    this.#dry = false
+    this.fill()
   }
 
   /** The next item whose lease is certain; undefined when none waits. */
