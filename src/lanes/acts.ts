@@ -173,12 +173,15 @@ export const claimAct = (claim: Claim): Act<ClaimReply> => ({
 /** The acts are done in this order: what one makes ready the next can claim. */
 export const workScript = defineScript({
   file: new URL('./work.lua', import.meta.url),
-  parts: [
-    ...plannedParts,
-    new URL('./settle.part.lua', import.meta.url),
-    new URL('./accept.part.lua', import.meta.url),
-    new URL('./claim.part.lua', import.meta.url),
-  ],
+  parts: {
+    around: [new URL('./lone.part.lua', import.meta.url), ...plannedParts.around],
+    within: [
+      ...plannedParts.within,
+      new URL('./settle.part.lua', import.meta.url),
+      new URL('./accept.part.lua', import.meta.url),
+      new URL('./claim.part.lua', import.meta.url),
+    ],
+  },
   keys: (input: StoreInput & { acts: readonly Act<unknown>[] }) => storeKeys(input),
   args: (input) => [
     ...storeArgs(input, [...new Set(input.acts.flatMap(({ field }) => field ?? []))]),

@@ -41,8 +41,11 @@ export const storeArgs = ({ keys, nowMs }: StoreInput, fields: readonly string[]
 ]
 const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.keys.remembered, input.keys.forget]
 
-const parts = [new URL('./store.part.lua', import.meta.url), new URL('./items.part.lua', import.meta.url)]
-export const plannedParts = [...parts, new URL('./plan.part.lua', import.meta.url)]
+const parts = {
+  around: [new URL('./store.part.lua', import.meta.url)],
+  within: [new URL('./items.part.lua', import.meta.url)],
+}
+export const plannedParts = { ...parts, within: [...parts.within, new URL('./plan.part.lua', import.meta.url)] }
 
 export interface MakeInput extends StoreInput {
   revision: number

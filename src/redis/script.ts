@@ -27,15 +27,24 @@ export interface Script<Input, Reply> {
   reply(raw: never): Reply
 }
 
+/**
+ * `within`, and the script itself, are within a function: Lua looks for each variable that a function takes from around it, one by one
+ * through all that others have taken, unless it lies two functions further out. For a lone item that was a third of a call's time.
+ */
+export interface ScriptParts {
+  around: readonly URL[]
+  within: readonly URL[]
+}
+
 export function defineScript<Input, Raw, Reply>(definition: {
   file: URL
   /** What scripts that work on the same keys begin with, put behind this one's first line. */
-  parts?: readonly URL[]
+  parts?: ScriptParts
   keys: (input: Input) => readonly string[]
   args: (input: Input) => readonly ScriptArg[]
   reply: (raw: Raw) => Reply
 }): Script<Input, Reply> {
-  const source = joined(definition.file, definition.parts ?? [])
+  const source = joined(definition.file, definition.parts)
   return {
     name: definition.file.pathname.split('/').at(-1)!.replace('.lua', ''),
     source,
@@ -46,17 +55,15 @@ export function defineScript<Input, Raw, Reply>(definition: {
   }
 }
 
-/**
- * The first line says how Redis is to run it: it stays the first. What follows the first part is within a function: Lua looks for each
- * variable that a function takes from around it, one by one through all that others have taken, unless it lies two functions further out.
- * For one item that was half of a call's time.
- */
-function joined(file: URL, parts: readonly URL[]): string {
+/** The first line says how Redis is to run it: it stays the first. */
+function joined(file: URL, parts: ScriptParts | undefined): string {
   const own = readFileSync(file, 'utf8')
-  if (parts.length === 0) return own
+  if (!parts) return own
   const end = own.indexOf('\n') + 1
-  const [first, ...others] = parts.map((part) => readFileSync(part, 'utf8'))
-  return `${own.slice(0, end)}${first}\nlocal function run()\n${others.join('')}${own.slice(end)}\nend\nreturn run()\n`
+  const [around, within] = [parts.around, parts.within].map((files) =>
+    files.map((part) => readFileSync(part, 'utf8')).join(''),
+  )
+  return `${own.slice(0, end)}${around}\nlocal function run()\n${within}${own.slice(end)}\nend\nreturn run()\n`
 }
 
 const isNoScript = (error: unknown): boolean => error instanceof Error && error.message.startsWith('NOSCRIPT')

@@ -43,7 +43,18 @@ export const systemClock: Clock = {
   },
 }
 
-export const systemRandomness: Randomness = {
-  float: Math.random,
-  id: () => randomBytes(15).toString('base64url'),
+const idBytes = 15
+// Asking the system takes as long for many as for one.
+let drawn = Buffer.alloc(0)
+let used = 0
+
+function nextId(): string {
+  if (used === drawn.length) {
+    drawn = randomBytes(idBytes * 64)
+    used = 0
+  }
+  used += idBytes
+  return drawn.toString('base64url', used - idBytes, used)
 }
+
+export const systemRandomness: Randomness = { float: Math.random, id: nextId }

@@ -87,7 +87,7 @@ async function leftIn(store: TestStore) {
     records,
     ...rest
   } = await storedIn(store)
-  const lanes = Object.entries(records).map(([name, { left: _left, ...record }]) => [name, record])
+  const lanes = Object.fromEntries(Object.entries(records).map(([name, { left: _left, ...record }]) => [name, record]))
   return { ...rest, lanes, store: Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== '0')) }
 }
 

@@ -199,6 +199,10 @@ function partsOf(path: string): string[] {
   return parts.sort((a, b) => source.indexOf(read(a)) - source.indexOf(read(b)))
 }
 
+/** Without the function that the loader puts around the parts within it. */
+const unwrapped = (source: string): string =>
+  source.replace('\nlocal function run()\n', '').replace(/\nend\nreturn run\(\)\n$/, '')
+
 /** The whole of a script: its first line, then the parts that it is joined from, then its own. */
 function split(path: string): { flags: string; header: string; body: string } {
   const text = read(path)
@@ -259,7 +263,7 @@ describe.each(scripts)('%s', (path) => {
     const declaration = declared[path]
     expect(declaration, `${path} in the table of this test`).toBeDefined()
     const [flagged = '', ...rest] = read(path).split(/(?<=^.*\n)/)
-    expect(declaration!.source).toBe([flagged, ...partsOf(path).map(read), ...rest].join(''))
+    expect(unwrapped(declaration!.source)).toBe([flagged, ...partsOf(path).map(read), ...rest].join(''))
     expect(declaration!.keys).toHaveLength(documented(header, 'KEYS').length)
     const args = documented(header, 'ARGV')
     if (args.at(-1)?.open) expect(declaration!.args.length).toBeGreaterThanOrEqual(args.length)
