@@ -11,38 +11,40 @@
 --         {'outdated', revision} the subscription has changed: match again; nothing written
 --         {'gone'}               there is no such store, or one of an earlier subscription of that name; nothing written
 
-function acts.accept(at)
-  local field, its_revision, its_born = argv[at], tonumber(argv[at + 1]), tonumber(argv[at + 2])
-  local first, last, events = tonumber(argv[at + 3]), tonumber(argv[at + 4]), tonumber(argv[at + 5])
-  local from, after = at + 6, at + 6 + 2 * events
-  if not revision or its_born > born then return {'gone'}, after, 0 end
-  if its_revision < revision or its_born < born then return {'outdated', revision}, after, 0 end
-  if its_revision > revision then
-    revision = its_revision
-    note('revision', format('%.0f', its_revision))
-  end
-  -- Up to where the partition of these events was taken.
-  local applied = tonumber(asked_for[field] or 0)
-  if applied >= last then return {'accepted', 0}, after, 0 end
-
-  local names, texts, used, bytes = {}, {}, 0, 0
-  for i = 1, events do names[i] = argv[from + 2 * i - 2] end
-  load_all(names)
-  for i = 1, events do
-    local item = argv[from + 2 * i - 1]
-    if applied < first or tonumber(match(item, '^%d+%-(%d+) ')) > applied then
-      local lane, size = loaded[names[i]], #item
-      enters(lane)
-      texts[used + 1], texts[used + 2] = place_field(names[i], tail_of[lane]), item
-      tail_of[lane], bytes_of[lane] = tail_of[lane] + 1, bytes_of[lane] + size
-      used, bytes = used + 2, bytes + size
+function acts.accept()
+  return function(at)
+    local field, its_revision, its_born = argv[at], tonumber(argv[at + 1]), tonumber(argv[at + 2])
+    local first, last, events = tonumber(argv[at + 3]), tonumber(argv[at + 4]), tonumber(argv[at + 5])
+    local from, after = at + 6, at + 6 + 2 * events
+    if not revision or its_born > born then return {'gone'}, after, 0 end
+    if its_revision < revision or its_born < born then return {'outdated', revision}, after, 0 end
+    if its_revision > revision then
+      revision = its_revision
+      note('revision', format('%.0f', its_revision))
     end
+    -- Up to where the partition of these events was taken.
+    local applied = tonumber(asked_for[field] or 0)
+    if applied >= last then return {'accepted', 0}, after, 0 end
+
+    local names, texts, used, bytes = {}, {}, 0, 0
+    for i = 1, events do names[i] = argv[from + 2 * i - 2] end
+    load_all(names)
+    for i = 1, events do
+      local item = argv[from + 2 * i - 1]
+      if applied < first or tonumber(match(item, '^%d+%-(%d+) ')) > applied then
+        local lane, size = loaded[names[i]], #item
+        enters(lane)
+        texts[used + 1], texts[used + 2] = place_field(names[i], tail_of[lane]), item
+        tail_of[lane], bytes_of[lane] = tail_of[lane] + 1, bytes_of[lane] + size
+        used, bytes = used + 2, bytes + size
+      end
+    end
+    in_pieces('HSET', items_at, texts)
+    count('waiting', used / 2)
+    count('bytes', bytes)
+    count('in', used / 2)
+    asked_for[field] = argv[at + 4]
+    note(field, argv[at + 4])
+    return {'accepted', used / 2}, after, used / 2
   end
-  in_pieces('HSET', items_at, texts)
-  count('waiting', used / 2)
-  count('bytes', bytes)
-  count('in', used / 2)
-  asked_for[field] = argv[at + 4]
-  note(field, argv[at + 4])
-  return {'accepted', used / 2}, after, used / 2
 end

@@ -18,236 +18,238 @@
 --
 -- A claim under a token that holds something answers what it holds, for a whole lease from now: it is safe to repeat.
 
-local lapsed_reason = 'its lease lapsed: the worker died, or held it for too long without renewing'
-local written_now = format('%.0f', now)
+function acts.claim()
+  local lapsed_reason = 'its lease lapsed: the worker died, or held it for too long without renewing'
+  local written_now = format('%.0f', now)
 
--- Of one claim: how many more pieces may be brought back; how many were; what is given; its lease as it will be written; what is to be removed;
--- how many items have left their lanes, with how many bytes.
-local pieces, brought_back, given, count_of_given, lease_pieces, removed, taken, taken_bytes
-local takes_for_good
+  -- Of one claim: how many more pieces may be brought back; how many were; what is given; its lease as it will be written; what is to be removed;
+  -- how many items have left their lanes, with how many bytes.
+  local pieces, brought_back, given, count_of_given, lease_pieces, removed, taken, taken_bytes
+  local takes_for_good
 
--- What a lapsed lease held is to go back in line, or goes to the dead letters.
-local function bring_back_lease(lease, back)
-  -- Only the youngest, if not all: what is left goes before them in the next call.
-  local first = math.max(1, lease.size - pieces + 1)
-  local texts = {}
-  for at, item in ipairs(items_of(lease, first, lease.size)) do
-    local i = first + at - 1
-    local id, field, name = lease.ids[i], lease.fields[i], lease.names[i]
-    local after, attempts = tried(item, lease.claimed)
-    local lane = lane_of(name)
-    held_of[lane] = held_of[lane] - 1
-    if most_attempts > 0 and attempts >= most_attempts then
-      bury(lane, id, after, lapsed_reason)
-      removed[#removed + 1] = field
-    else
-      back[#back + 1] = {id = id, field = field, name = name, item = after}
-      texts[#texts + 1], texts[#texts + 2] = field, after
-    end
-    release(lease, i)
-  end
-  in_pieces('HSET', items_at, texts)
-  count('held', -(lease.size - first + 1))
-  pieces = pieces - (lease.size - first + 1)
-  write_lease(lease)
-end
-
-local function first_of(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge) end
-
-local function bring_back_lapsed()
-  local back = {}
-  for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
-    if pieces > 0 then bring_back_lease(read_lease(lapsed), back) end
-  end
-  put_back(back)
-  brought_back = #back
-end
-
-local function bring_back_due()
-  if pieces == 0 then return end
-  local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, pieces)
-  local items = redis.call('HMGET', later_items, unpack(due))
-  for i, id in ipairs(due) do
-    if sub(id, 1, 1) == '@' then
-      local lane = lane_of(sub(id, 2))
-      not_before[lane] = 0
-      enters(lane)
-      brought_back = brought_back + waits_in(lane)
-    elseif items[i] then
-      local lane = lane_of(lane_name_of(items[i]))
-      later_of[lane] = later_of[lane] - 1
-      line_up(lane, items[i])
-      brought_back = brought_back + 1
-    end
-  end
-  redis.call('ZREM', later, unpack(due))
-  redis.call('HDEL', later_items, unpack(due))
-  pieces = pieces - #due
-end
-
-local function give(lane, id, item, field)
-  count_of_given = count_of_given + 1
-  given[5 + count_of_given] = item
-  if takes_for_good then
-    left_of[lane], removed[#removed + 1] = left_of[lane] + 1, field
-  else
-    held_of[lane] = held_of[lane] + 1
-    lease_pieces[2 * count_of_given], lease_pieces[2 * count_of_given + 1] = id, field
-  end
-end
-
--- The places of the lane's items with a priority above 0, or below it, as far as they are asked for, which are not ranked any more.
-local function unrank(lane, from, to, wanted, fields)
-  if ranked_of[lane] == 0 or wanted == 0 then return end
-  local key = ranked_prefix .. name_of[lane]
-  local places = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, wanted)
-  if #places == 0 then return end
-  redis.call('ZREM', key, unpack(places))
-  ranked_of[lane] = ranked_of[lane] - #places
-  for i = 1, #places do fields[#fields + 1] = name_of[lane] .. ' ' .. places[i] end
-end
-
--- Where the next items of one lane are, in order: those above 0, those without a priority, those below 0.
-local function next_fields(lane, wanted)
-  local fields = {}
-  unrank(lane, '-inf', '(0', wanted, fields)
-  while #fields < wanted and head_of[lane] < tail_of[lane] do
-    fields[#fields + 1] = place_field(name_of[lane], head_of[lane])
-    head_of[lane] = head_of[lane] + 1
-  end
-  unrank(lane, '(0', '+inf', wanted - #fields, fields)
-  return fields
-end
-
--- As many of the lane's items as planned that have not expired. One that has expired is gone.
-local function live_items(lane, credit)
-  local live, fields = {at = 0}, next_fields(lane, planned[lane])
-  while #fields > 0 do
-    for i, item in ipairs(redis.call('HMGET', items_at, unpack(fields))) do
-      local id, expires = match(item, '^(%S+) (%d+) ')
-      bytes_of[lane], taken, taken_bytes = bytes_of[lane] - #item, taken + 1, taken_bytes + #item
-      if expires == '0' or tonumber(expires) > now then
-        live[#live + 1] = {id, item, fields[i]}
+  -- What a lapsed lease held is to go back in line, or goes to the dead letters.
+  local function bring_back_lease(lease, back)
+    -- Only the youngest, if not all: what is left goes before them in the next call.
+    local first = math.max(1, lease.size - pieces + 1)
+    local texts = {}
+    for at, item in ipairs(items_of(lease, first, lease.size)) do
+      local i = first + at - 1
+      local id, field, name = lease.ids[i], lease.fields[i], lease.names[i]
+      local after, attempts = tried(item, lease.claimed)
+      local lane = lane_of(name)
+      held_of[lane] = held_of[lane] - 1
+      if most_attempts > 0 and attempts >= most_attempts then
+        bury(lane, id, after, lapsed_reason)
+        removed[#removed + 1] = field
       else
-        pieces, left_of[lane], removed[#removed + 1] = pieces - 1, left_of[lane] + 1, fields[i]
-        count('expired', 1)
+        back[#back + 1] = {id = id, field = field, name = name, item = after}
+        texts[#texts + 1], texts[#texts + 2] = field, after
+      end
+      release(lease, i)
+    end
+    in_pieces('HSET', items_at, texts)
+    count('held', -(lease.size - first + 1))
+    pieces = pieces - (lease.size - first + 1)
+    write_lease(lease)
+  end
+
+  local function first_of(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge) end
+
+  local function bring_back_lapsed()
+    local back = {}
+    for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
+      if pieces > 0 then bring_back_lease(read_lease(lapsed), back) end
+    end
+    put_back(back)
+    brought_back = #back
+  end
+
+  local function bring_back_due()
+    if pieces == 0 then return end
+    local due = redis.call('ZRANGEBYSCORE', later, '-inf', now, 'LIMIT', 0, pieces)
+    local items = redis.call('HMGET', later_items, unpack(due))
+    for i, id in ipairs(due) do
+      if sub(id, 1, 1) == '@' then
+        local lane = lane_of(sub(id, 2))
+        not_before[lane] = 0
+        enters(lane)
+        brought_back = brought_back + waits_in(lane)
+      elseif items[i] then
+        local lane = lane_of(lane_name_of(items[i]))
+        later_of[lane] = later_of[lane] - 1
+        line_up(lane, items[i])
+        brought_back = brought_back + 1
       end
     end
-    fields = #live < planned[lane] and pieces > 0 and next_fields(lane, planned[lane] - #live) or {}
+    redis.call('ZREM', later, unpack(due))
+    redis.call('HDEL', later_items, unpack(due))
+    pieces = pieces - #due
   end
-  -- Nothing but expired ones so far: its turn is still to come.
-  if #live == 0 then turn_of[lane], credit_of[lane] = false, credit end
-  return live
-end
 
--- Lane by lane: some have items with a priority, or some that may have expired.
-local function give_by_lane(order, had_credit)
-  local live = {}
-  for i = 1, #order do
-    local lane = order[i]
-    local items = live[lane] or live_items(lane, had_credit[lane] or 0)
-    live[lane], items.at = items, items.at + 1
-    local one = items[items.at]
-    if one then give(lane, one[1], one[2], one[3]) end
+  local function give(lane, id, item, field)
+    count_of_given = count_of_given + 1
+    given[5 + count_of_given] = item
+    if takes_for_good then
+      left_of[lane], removed[#removed + 1] = left_of[lane] + 1, field
+    else
+      held_of[lane] = held_of[lane] + 1
+      lease_pieces[2 * count_of_given], lease_pieces[2 * count_of_given + 1] = id, field
+    end
   end
-end
 
--- Where the planned items are if they are the ones at the heads of their lanes, and whether they are.
-local function planned_fields(order)
-  local fields, ahead = {}, {}
-  for i = 1, #order do
-    local lane = order[i]
-    if ranked_of[lane] > 0 then return fields, false end
-    local behind = ahead[lane] or 0
-    fields[i], ahead[lane] = place_field(name_of[lane], head_of[lane] + behind), behind + 1
+  -- The places of the lane's items with a priority above 0, or below it, as far as they are asked for, which are not ranked any more.
+  local function unrank(lane, from, to, wanted, fields)
+    if ranked_of[lane] == 0 or wanted == 0 then return end
+    local key = ranked_prefix .. name_of[lane]
+    local places = redis.call('ZRANGEBYSCORE', key, from, to, 'LIMIT', 0, wanted)
+    if #places == 0 then return end
+    redis.call('ZREM', key, unpack(places))
+    ranked_of[lane] = ranked_of[lane] - #places
+    for i = 1, #places do fields[#fields + 1] = name_of[lane] .. ' ' .. places[i] end
   end
-  return fields, true
-end
 
--- The planned items with one look for all lanes, unless some have a priority, or may have expired: answers whether that was all.
-local function give_at_heads(order)
-  local fields, are_plain = planned_fields(order)
-  if not are_plain then return false end
-  local found, ids = redis.call('HMGET', items_at, unpack(fields)), {}
-  for i = 1, #order do
-    local at = find(found[i], ' ', 1, true)
-    -- No time begins with a 0, but for none.
-    if byte(found[i], at + 1) ~= 48 then return false end
-    ids[i] = sub(found[i], 1, at - 1)
+  -- Where the next items of one lane are, in order: those above 0, those without a priority, those below 0.
+  local function next_fields(lane, wanted)
+    local fields = {}
+    unrank(lane, '-inf', '(0', wanted, fields)
+    while #fields < wanted and head_of[lane] < tail_of[lane] do
+      fields[#fields + 1] = place_field(name_of[lane], head_of[lane])
+      head_of[lane] = head_of[lane] + 1
+    end
+    unrank(lane, '(0', '+inf', wanted - #fields, fields)
+    return fields
   end
-  for i = 1, #order do
-    local lane, size = order[i], #found[i]
-    head_of[lane], bytes_of[lane], taken_bytes = head_of[lane] + 1, bytes_of[lane] - size, taken_bytes + size
-    give(lane, ids[i], found[i], fields[i])
+
+  -- As many of the lane's items as planned that have not expired. One that has expired is gone.
+  local function live_items(lane, credit)
+    local live, fields = {at = 0}, next_fields(lane, planned[lane])
+    while #fields > 0 do
+      for i, item in ipairs(redis.call('HMGET', items_at, unpack(fields))) do
+        local id, expires = match(item, '^(%S+) (%d+) ')
+        bytes_of[lane], taken, taken_bytes = bytes_of[lane] - #item, taken + 1, taken_bytes + #item
+        if expires == '0' or tonumber(expires) > now then
+          live[#live + 1] = {id, item, fields[i]}
+        else
+          pieces, left_of[lane], removed[#removed + 1] = pieces - 1, left_of[lane] + 1, fields[i]
+          count('expired', 1)
+        end
+      end
+      fields = #live < planned[lane] and pieces > 0 and next_fields(lane, planned[lane] - #live) or {}
+    end
+    -- Nothing but expired ones so far: its turn is still to come.
+    if #live == 0 then turn_of[lane], credit_of[lane] = false, credit end
+    return live
   end
-  taken = taken + #order
-  return true
-end
 
--- Leases what is given, or lets it go for good.
-local function hold_given(token, lease_ms)
-  remove_items(removed)
-  count('waiting', -taken)
-  count('bytes', -taken_bytes)
-  if takes_for_good then return count('out', count_of_given) end
-  if count_of_given == 0 then return end
-  redis.call('SET', held_prefix .. token, table.concat(lease_pieces, ' '))
-  redis.call('ZADD', leases, now + lease_ms, token)
-  count('held', count_of_given)
-end
-
-local function bring_back()
-  local first_lapse, first_due = first_of(leases), first_of(later)
-  if first_lapse <= now then
-    bring_back_lapsed()
-    first_lapse = first_of(leases)
+  -- Lane by lane: some have items with a priority, or some that may have expired.
+  local function give_by_lane(order, had_credit)
+    local live = {}
+    for i = 1, #order do
+      local lane = order[i]
+      local items = live[lane] or live_items(lane, had_credit[lane] or 0)
+      live[lane], items.at = items, items.at + 1
+      local one = items[items.at]
+      if one then give(lane, one[1], one[2], one[3]) end
+    end
   end
-  if first_due <= now then
-    bring_back_due()
-    first_due = first_of(later)
+
+  -- Where the planned items are if they are the ones at the heads of their lanes, and whether they are.
+  local function planned_fields(order)
+    local fields, ahead = {}, {}
+    for i = 1, #order do
+      local lane = order[i]
+      if ranked_of[lane] > 0 then return fields, false end
+      local behind = ahead[lane] or 0
+      fields[i], ahead[lane] = place_field(name_of[lane], head_of[lane] + behind), behind + 1
+    end
+    return fields, true
   end
-  return math.min(first_lapse, first_due)
-end
 
-local function give_turns(n)
-  while not paused and count_of_given < n and pieces > 0 do
-    line_lanes_up()
-    local order, had_credit = plan(n - count_of_given)
-    if #order == 0 then break end
-    if not give_at_heads(order) then give_by_lane(order, had_credit) end
+  -- The planned items with one look for all lanes, unless some have a priority, or may have expired: answers whether that was all.
+  local function give_at_heads(order)
+    local fields, are_plain = planned_fields(order)
+    if not are_plain then return false end
+    local found, ids = redis.call('HMGET', items_at, unpack(fields)), {}
+    for i = 1, #order do
+      local at = find(found[i], ' ', 1, true)
+      -- No time begins with a 0, but for none.
+      if byte(found[i], at + 1) ~= 48 then return false end
+      ids[i] = sub(found[i], 1, at - 1)
+    end
+    for i = 1, #order do
+      local lane, size = order[i], #found[i]
+      head_of[lane], bytes_of[lane], taken_bytes = head_of[lane] + 1, bytes_of[lane] - size, taken_bytes + size
+      give(lane, ids[i], found[i], fields[i])
+    end
+    taken = taken + #order
+    return true
   end
-end
 
--- The reply to a claim that was answered before, and its answer lost.
-local function again(lease, lease_ms)
-  redis.call('ZADD', leases, now + lease_ms, lease.token)
-  return {'claimed', revision, written_now, 0, -1, unpack(items_of(lease, 1, lease.size))}
-end
-
-function acts.claim(at)
-  local its_start, token, n, lease_ms = asked_for[argv[at]], argv[at + 1], math.min(1000, tonumber(argv[at + 2])), tonumber(argv[at + 3])
-  local worker, start, name, after = argv[at + 4], argv[at + 5], argv[at + 6], at + 7
-  if not revision then return {'gone'}, after, 0 end
-  if its_start and its_start ~= start then return {'replaced'}, after, 0 end
-  local lease = token ~= '' and read_lease(token)
-  if lease then return again(lease, lease_ms), after, 0 end
-
-  pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
-  takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
-  local first = bring_back()
-  give_turns(n)
-  hold_given(token, lease_ms)
-
-  if name ~= '' then
-    if count_of_given < n then redis.call('ZADD', idle, now, name) else redis.call('ZREM', idle, name) end
+  -- Leases what is given, or lets it go for good.
+  local function hold_given(token, lease_ms)
+    remove_items(removed)
+    count('waiting', -taken)
+    count('bytes', -taken_bytes)
+    if takes_for_good then return count('out', count_of_given) end
+    if count_of_given == 0 then return end
+    redis.call('SET', held_prefix .. token, table.concat(lease_pieces, ' '))
+    redis.call('ZADD', leases, now + lease_ms, token)
+    count('held', count_of_given)
   end
-  -- What was brought back and is not given here is for the others.
-  local ready = brought_back - count_of_given
-  if paused then return {'paused', revision, written_now}, after, ready end
-  if pieces <= 0 then given[4] = 1 end
-  if count_of_given < n or n == 0 then
-    if count_of_given > 0 and not takes_for_good then first = math.min(first, now + lease_ms) end
-    if first < math.huge then given[5] = math.max(0, first - now) end
+
+  local function bring_back()
+    local first_lapse, first_due = first_of(leases), first_of(later)
+    if first_lapse <= now then
+      bring_back_lapsed()
+      first_lapse = first_of(leases)
+    end
+    if first_due <= now then
+      bring_back_due()
+      first_due = first_of(later)
+    end
+    return math.min(first_lapse, first_due)
   end
-  return given, after, ready
+
+  local function give_turns(n)
+    while not paused and count_of_given < n and pieces > 0 do
+      line_lanes_up()
+      local order, had_credit = plan(n - count_of_given)
+      if #order == 0 then break end
+      if not give_at_heads(order) then give_by_lane(order, had_credit) end
+    end
+  end
+
+  -- The reply to a claim that was answered before, and its answer lost.
+  local function again(lease, lease_ms)
+    redis.call('ZADD', leases, now + lease_ms, lease.token)
+    return {'claimed', revision, written_now, 0, -1, unpack(items_of(lease, 1, lease.size))}
+  end
+
+  return function(at)
+    local its_start, token, n, lease_ms = asked_for[argv[at]], argv[at + 1], math.min(1000, tonumber(argv[at + 2])), tonumber(argv[at + 3])
+    local worker, start, name, after = argv[at + 4], argv[at + 5], argv[at + 6], at + 7
+    if not revision then return {'gone'}, after, 0 end
+    if its_start and its_start ~= start then return {'replaced'}, after, 0 end
+    local lease = token ~= '' and read_lease(token)
+    if lease then return again(lease, lease_ms), after, 0 end
+
+    pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
+    takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
+    local first = bring_back()
+    give_turns(n)
+    hold_given(token, lease_ms)
+
+    if name ~= '' then
+      if count_of_given < n then redis.call('ZADD', idle, now, name) else redis.call('ZREM', idle, name) end
+    end
+    -- What was brought back and is not given here is for the others.
+    local ready = brought_back - count_of_given
+    if paused then return {'paused', revision, written_now}, after, ready end
+    if pieces <= 0 then given[4] = 1 end
+    if count_of_given < n or n == 0 then
+      if count_of_given > 0 and not takes_for_good then first = math.min(first, now + lease_ms) end
+      if first < math.huge then given[5] = math.max(0, first - now) end
+    end
+    return given, after, ready
+  end
 end

@@ -10,113 +10,114 @@
 -- Replies {'settled', place…}  the places, counted from 1 over all ids, of those that were not held under their token: stale
 --         {'gone'}             there is no such store
 
--- What work.lua can do.
-local acts = {}
-local argv = ARGV
+-- What work.lua can do: each makes its functions when it is first asked for.
+local acts, argv = {}, ARGV
 
-local words_of = {ack = 1, back = 1, retry = 3, dead = 2, throttle = 2}
+function acts.settle()
+  local words_of = {ack = 1, back = 1, retry = 3, dead = 2, throttle = 2}
 
-local function wait_for(lane, ms)
-  not_before[lane] = math.max(not_before[lane], now + ms)
-  redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
-end
-
--- Ends an attempt of an item that lay at `field`; without ms it was the last. Answers whether it waits at once.
-local function fail(lane, id, field, item, claimed, ms, reason)
-  local after, attempts = tried(item, claimed)
-  redis.call('HDEL', items_at, field)
-  if not ms or most_attempts > 0 and attempts >= most_attempts then
-    bury(lane, id, after, reason)
-  elseif ms <= 0 then
-    line_up(lane, after)
-    return 1
-  else
-    redis.call('HSET', later_items, id, after)
-    redis.call('ZADD', later, now + ms, id)
-    later_of[lane] = later_of[lane] + 1
+  local function wait_for(lane, ms)
+    not_before[lane] = math.max(not_before[lane], now + ms)
+    redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
   end
-  return 0
-end
 
--- What becomes of an item that is not done: answers how many wait at once.
-local function become(outcome, lease, i, first, back)
-  local lane, item = loaded[lease.names[i]], redis.call('HGET', items_at, lease.fields[i])
-  local id, field = argv[first], lease.fields[i]
-  if outcome == 'retry' then return fail(lane, id, field, item, lease.claimed, tonumber(argv[first + 1]), argv[first + 2]) end
-  if outcome == 'dead' then return fail(lane, id, field, item, lease.claimed, nil, argv[first + 1]) end
-  back[#back + 1] = {id = id, field = field, name = lease.names[i], item = item}
-  if outcome == 'back' then
-    enters(lane)
-    return 1
-  end
-  wait_for(lane, tonumber(argv[first + 1]))
-  return 0
-end
-
--- The lease of this token, read once.
-local leases_read = {}
-local function lease_of(token)
-  if leases_read[token] == nil then leases_read[token] = read_lease(token) or false end
-  return leases_read[token]
-end
-
--- Which items of a lease a group speaks of: where in argv each is spoken of, with its place in the lease. The others are stale, and so is
--- one that was spoken of before.
-local function spoken_of(lease, at, size, step, place, stale)
-  local said_at, of_lease, names, found = {}, {}, {}, 0
-  for n = 1, size do
-    local first = at + (n - 1) * step
-    local i = lease and lease.place_in[argv[first]]
-    if i then
-      found = found + 1
-      said_at[found], of_lease[found], names[found] = first, i, lease.names[i]
-      release(lease, i)
+  -- Ends an attempt of an item that lay at `field`; without ms it was the last. Answers whether it waits at once.
+  local function fail(lane, id, field, item, claimed, ms, reason)
+    local after, attempts = tried(item, claimed)
+    redis.call('HDEL', items_at, field)
+    if not ms or most_attempts > 0 and attempts >= most_attempts then
+      bury(lane, id, after, reason)
+    elseif ms <= 0 then
+      line_up(lane, after)
+      return 1
     else
-      stale[#stale + 1] = place + n
+      redis.call('HSET', later_items, id, after)
+      redis.call('ZADD', later, now + ms, id)
+      later_of[lane] = later_of[lane] + 1
     end
+    return 0
   end
-  return said_at, of_lease, names
-end
 
--- Answers where the next group is, and how many items wait at once.
-local function settle_group(at, place, stale, back)
-  local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
-  local step, done, ready = words_of[outcome], {}, 0
-  local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
-  load_all(names)
-  for n = 1, #names do
-    local lane = loaded[names[n]]
-    held_of[lane] = held_of[lane] - 1
+  -- What becomes of an item that is not done: answers how many wait at once.
+  local function become(outcome, lease, i, first, back)
+    local lane, item = loaded[lease.names[i]], redis.call('HGET', items_at, lease.fields[i])
+    local id, field = argv[first], lease.fields[i]
+    if outcome == 'retry' then return fail(lane, id, field, item, lease.claimed, tonumber(argv[first + 1]), argv[first + 2]) end
+    if outcome == 'dead' then return fail(lane, id, field, item, lease.claimed, nil, argv[first + 1]) end
+    back[#back + 1] = {id = id, field = field, name = lease.names[i], item = item}
+    if outcome == 'back' then
+      enters(lane)
+      return 1
+    end
+    wait_for(lane, tonumber(argv[first + 1]))
+    return 0
+  end
+
+  -- The lease of this token, read once.
+  local leases_read = {}
+  local function lease_of(token)
+    if leases_read[token] == nil then leases_read[token] = read_lease(token) or false end
+    return leases_read[token]
+  end
+
+  -- Which items of a lease a group speaks of: where in argv each is spoken of, with its place in the lease. The others are stale, and so is
+  -- one that was spoken of before.
+  local function spoken_of(lease, at, size, step, place, stale)
+    local said_at, of_lease, names, found = {}, {}, {}, 0
+    for n = 1, size do
+      local first = at + (n - 1) * step
+      local i = lease and lease.place_in[argv[first]]
+      if i then
+        found = found + 1
+        said_at[found], of_lease[found], names[found] = first, i, lease.names[i]
+        release(lease, i)
+      else
+        stale[#stale + 1] = place + n
+      end
+    end
+    return said_at, of_lease, names
+  end
+
+  -- Answers where the next group is, and how many items wait at once.
+  local function settle_group(at, place, stale, back)
+    local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
+    local step, done, ready = words_of[outcome], {}, 0
+    local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
+    load_all(names)
+    for n = 1, #names do
+      local lane = loaded[names[n]]
+      held_of[lane] = held_of[lane] - 1
+      if outcome == 'ack' then
+        done[n], left_of[lane] = lease.fields[of_lease[n]], left_of[lane] + 1
+      else
+        ready = ready + become(outcome, lease, of_lease[n], said_at[n], back)
+      end
+    end
     if outcome == 'ack' then
-      done[n], left_of[lane] = lease.fields[of_lease[n]], left_of[lane] + 1
-    else
-      ready = ready + become(outcome, lease, of_lease[n], said_at[n], back)
+      remove_items(done)
+      count('out', #names)
     end
+    count('held', -#names)
+    return at + 3 + size * step, place + size, ready
   end
-  if outcome == 'ack' then
-    remove_items(done)
-    count('out', #names)
-  end
-  count('held', -#names)
-  return at + 3 + size * step, place + size, ready
-end
 
-function acts.settle(at)
-  local groups, place, ready, stale, back = tonumber(argv[at]), 0, 0, {'settled'}, {}
-  local next_at, of_group = at + 1, 0
-  for _ = 1, groups do
-    if revision then
-      next_at, place, of_group = settle_group(next_at, place, stale, back)
-      ready = ready + of_group
-    else
-      next_at = next_at + 3 + argv[next_at + 2] * words_of[argv[next_at + 1]]
+  return function(at)
+    local groups, place, ready, stale, back = tonumber(argv[at]), 0, 0, {'settled'}, {}
+    local next_at, of_group = at + 1, 0
+    for _ = 1, groups do
+      if revision then
+        next_at, place, of_group = settle_group(next_at, place, stale, back)
+        ready = ready + of_group
+      else
+        next_at = next_at + 3 + argv[next_at + 2] * words_of[argv[next_at + 1]]
+      end
     end
+    if not revision then return {'gone'}, next_at, 0 end
+    put_back(back)
+    for token, lease in pairs(leases_read) do
+      if lease and lease.left < lease.size then write_lease(lease) end
+      leases_read[token] = nil
+    end
+    return stale, next_at, ready
   end
-  if not revision then return {'gone'}, next_at, 0 end
-  put_back(back)
-  for token, lease in pairs(leases_read) do
-    if lease and lease.left < lease.size then write_lease(lease) end
-    leases_read[token] = nil
-  end
-  return stale, next_at, ready
 end

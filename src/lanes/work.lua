@@ -6,10 +6,11 @@
 --
 -- Replies with the reply of each act, in their order
 
-local replies, act_at, ready = {}, 6, 0
+local replies, made, act_at, ready = {}, {}, 6, 0
 while act_at <= #argv do
-  local act = acts[argv[act_at]]
-  local reply, next_at, of_act = act(act_at + 1)
+  local act = argv[act_at]
+  made[act] = made[act] or acts[act]()
+  local reply, next_at, of_act = made[act](act_at + 1)
   replies[#replies + 1], act_at, ready = reply, next_at, ready + of_act
 end
 save()
