@@ -26,7 +26,7 @@ function acts.accept()
     local applied = tonumber(asked_for[field] or 0)
     if applied >= last then return {'accepted', 0}, after, 0 end
 
-    local names, texts, used, bytes = {}, {}, 0, 0
+    local names, texts, used, bytes, ready = {}, {}, 0, 0, 0
     for i = 1, events do names[i] = argv[from + 2 * i - 2] end
     load_all(names)
     for i = 1, events do
@@ -34,6 +34,7 @@ function acts.accept()
       if applied < first or tonumber(match(item, '^%d+%-(%d+) ')) > applied then
         local lane, size = loaded[names[i]], #item
         enters(lane)
+        if turn_of[lane] or gave[lane] then ready = ready + 1 end
         texts[used + 1], texts[used + 2] = place_field(names[i], tail_of[lane]), item
         tail_of[lane], bytes_of[lane] = tail_of[lane] + 1, bytes_of[lane] + size
         used, bytes = used + 2, bytes + size
@@ -45,6 +46,6 @@ function acts.accept()
     count('in', used / 2)
     asked_for[field] = argv[at + 4]
     note(field, argv[at + 4])
-    return {'accepted', used / 2}, after, used / 2
+    return {'accepted', used / 2}, after, ready
   end
 end

@@ -1,7 +1,7 @@
 /** Acts that go in one call do what they do one after the other. */
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { type Act, acceptAct, claimAct, type Outcome, settleAct, workScript } from '../../src/lanes/acts.ts'
+import { type Act, acceptAct, type Claim, claimAct, type Outcome, settleAct, workScript } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { storedIn, type TestStore, testStore } from './store.ts'
@@ -111,3 +111,61 @@ test('settlements, events and claims in one call answer and leave what they do o
     { numRuns: 60 },
   )
 }, 60_000)
+
+const oneEvent = (seq: number, name: string, { revision = 1, born = 1 } = {}) =>
+  acceptAct({
+    ...{ revision, born, partition: 0, first: seq, last: seq },
+    items: [{ lane: name, item: routedItem(`0-${seq}`, seq, name, '', '{}\n{}') }],
+  })
+const oneClaim = (token: string, said: Partial<Claim> = {}) =>
+  claimAct({ token, n: 1, leaseMs: 100, worker: 'w', start: 's', idleName: 'x', ...said })
+const settled = (token: string, id: string, outcome: Outcome) => settleAct([{ token, id, outcome }])
+
+type Prepared = [what: string, prepare: (store: TestStore) => Promise<unknown>, said?: Partial<Claim>]
+const does = (store: TestStore, ...acts: Act<unknown>[]) => answers(store, 1_000_000, [acts])
+const began = (store: TestStore) => does(store, oneEvent(1, 'a'), oneClaim('before'))
+
+/** One was claimed before, and this became of it. */
+const became = (outcome: Outcome) => async (store: TestStore) => {
+  await began(store)
+  return does(store, settled('before', '0-1', outcome))
+}
+
+/** The short way is only for a store in which nothing else is to be done. */
+const states: Prepared[] = [
+  ['nothing was there before', async () => undefined],
+  ['more is asked for than there is', async () => undefined, { n: 5 }],
+  ['nothing is asked for', async () => undefined, { n: 0 }],
+  ['nobody waits', async () => undefined, { idleName: '' }],
+  ['it takes for good', async () => undefined, { token: undefined }],
+  ['another one is held', began],
+  ['another one was done', became({ kind: 'ack' })],
+  ['one waits in its lane', (store) => does(store, oneEvent(1, 'a'))],
+  ['one waits in another lane', (store) => does(store, oneEvent(1, 'b'))],
+  ['one was put back', became({ kind: 'back' })],
+  ['one is for later, and due', became({ kind: 'retry', afterMs: 5, reason: 'busy' })],
+  ['one is for later, and not due', became({ kind: 'retry', afterMs: 5_000, reason: 'busy' })],
+  ['its lane has to wait', became({ kind: 'throttle', forMs: 5_000 })],
+  ['a dead letter is in its lane', became({ kind: 'dead', reason: 'x' })],
+  ['a lease has lapsed', (store) => does(store, oneEvent(1, 'a'), oneClaim('before', { leaseMs: 5 }))],
+  ['the event was taken before', (store) => does(store, oneEvent(9, 'a'), oneClaim('before'))],
+  ['the claim was made before', (store) => does(store, oneEvent(1, 'a'), oneClaim('now'))],
+  ['it is paused', (store) => store.redis.hset(store.keys.store, 'paused', 1, 'pausedAt', 1)],
+  ['its lane has no weight', (store) => store.make(2, { a: 0 })],
+  ['the subscription is newer', (store) => store.make(2)],
+  ['the worker was replaced', (store) => store.redis.hset(store.keys.store, 'worker:w', 'other')],
+  ['the worker has its name', (store) => store.redis.hset(store.keys.store, 'worker:w', 's')],
+  ['there is no such store', (store) => store.redis.del(store.keys.store)],
+]
+
+test.each(states)('a lone event and a claim behind it, when %s', async (_, prepare, said = {}) => {
+  const [together, alone] = [await testStore(), await testStore()]
+  for (const store of [together, alone]) await prepare(store)
+  const [event, claimed] = [oneEvent(9, 'a'), oneClaim('now', said)]
+  const replies = await answers(together, 1_000_010, [[event, claimed]])
+  expect(replies).toEqual(await answers(alone, 1_000_010, [[event], [claimed]]))
+  expect(await leftIn(together)).toEqual(await leftIn(alone))
+  expect(await together.redis.zrange(together.keys.idle, '0', '-1', 'WITHSCORES')).toEqual(
+    await alone.redis.zrange(alone.keys.idle, '0', '-1', 'WITHSCORES'),
+  )
+})
