@@ -145,6 +145,13 @@ const states: Prepared[] = [
   ['one was put back', became({ kind: 'back' })],
   ['one is for later, and due', became({ kind: 'retry', afterMs: 5, reason: 'busy' })],
   ['one is for later, and not due', became({ kind: 'retry', afterMs: 5_000, reason: 'busy' })],
+  [
+    'one of another lane is due',
+    async (store) => {
+      await does(store, oneEvent(1, 'b'), oneClaim('before'))
+      return does(store, settled('before', '0-1', { kind: 'retry', afterMs: 5, reason: 'busy' }))
+    },
+  ],
   ['its lane has to wait', became({ kind: 'throttle', forMs: 5_000 })],
   ['a dead letter is in its lane', became({ kind: 'dead', reason: 'x' })],
   ['a lease has lapsed', (store) => does(store, oneEvent(1, 'a'), oneClaim('before', { leaseMs: 5 }))],
