@@ -58,7 +58,13 @@ function acts.claim()
   local function bring_back_lapsed()
     local back = {}
     for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
-      if pieces > 0 then bring_back_lease(read_lease(lapsed), back) end
+      local lease = pieces > 0 and read_lease(lapsed)
+      if lease then
+        bring_back_lease(lease, back)
+      elseif pieces > 0 then
+        -- Spoiled, and for fsck: one that holds nothing must not stop everybody's claims.
+        redis.call('ZREM', leases, lapsed)
+      end
     end
     put_back(back)
     brought_back = #back

@@ -142,6 +142,16 @@ describe('claim.lua: leases', () => {
     expect((await store.stored()).leases).toEqual({})
   })
 
+  test('a lapsed lease whose text is gone stops nobody', async () => {
+    const store = await clockedStore()
+    await store.send('a', { times: 2 })
+    const { token } = await store.take(1, { leaseMs: 10 })
+    await store.redis.del(store.keys.heldPrefix + token)
+    store.pass(10)
+    expect((await store.take(1)).items).toHaveLength(1)
+    expect(Object.keys((await store.stored()).leases)).not.toContain(token)
+  })
+
   test('more: many leases, many due items and many expired ones share the bound', async () => {
     const store = await clockedStore()
     await store.send('a', { times: 120, delayMs: 10 })

@@ -161,15 +161,23 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
   }
 }
 
+const lanesPerLook = 500
+
 /** When the oldest waiting item of each lane was enqueued, as far as its head says; null: none waits. */
 async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
-  if (lanes.length === 0) return []
+  const oldest: (number | null)[] = []
+  for (let from = 0; from < lanes.length; from += lanesPerLook)
+    oldest.push(...(await oldestOfSome(redis, keys, lanes.slice(from, from + lanesPerLook))))
+  return oldest
+}
+
+async function oldestOfSome(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
   const records = await redis.hmgetBuffer(keys.lanes, ...lanes)
-  const first = await Promise.all(lanes.map((lane) => redis.zrangeBuffer(keys.rankedPrefix + lane, '0', '0')))
+  const firstRanked = await Promise.all(lanes.map((lane) => redis.zrangeBuffer(keys.rankedPrefix + lane, '0', '0')))
   const fields: Buffer[] = []
   for (const [i, lane] of lanes.entries()) {
     const head = records[i] ? readRecord(records[i]).head : firstPlace
-    const [ranked] = first[i]!
+    const [ranked] = firstRanked[i]!
     fields.push(placeField(lane, head), ranked ? Buffer.concat([Buffer.from(`${lane} `), ranked]) : Buffer.alloc(0))
   }
   const texts = await redis.hmget(keys.items, ...fields)
