@@ -2,7 +2,7 @@
  * Runs a handler over one queue or several: so many at once, each item in the order of its turn.
  *
  *   made       declared; run() starts it
- *   working    slots are filled from what was claimed; room for what can start now, and a quarter more, is claimed
+ *   working    slots are filled from what was claimed; what can start now or soon is claimed
  *   closing    nothing new begins; what waits went back; what runs may end
  *   closed     for good
  *
@@ -19,6 +19,7 @@ import { within } from '../../runtime/within.ts'
 import { type BatchContext, BatchItem, Decision, WorkContext } from './context.ts'
 import type { Held } from './held.ts'
 import type { Drawn, WorkSettings } from './options.ts'
+import { Pace } from './pace.ts'
 import { Source, type SourceContext, type SourceOptions } from './source.ts'
 
 export type QueueHandler<E = Event> = (event: E, context: WorkContext) => unknown
@@ -47,8 +48,6 @@ interface Seat {
 
 /** Fewer than one in so many of what there is room for. */
 const crumbs = 8
-// When no handler has ended for so long, what waits behind them is another worker's to begin.
-const patienceMs = 1_000
 
 const doneOutcome: Outcome = { kind: 'ack' }
 
@@ -67,8 +66,7 @@ export class QueueWorker {
   #slots = 0
   #begun = 0
   #filling = false
-  /** When the last handler has ended, or the worker began. */
-  #endedAt = 0
+  #pace: Pace | undefined
   #closing: Promise<void> | undefined
   #changed: (() => void)[] = []
 
@@ -81,7 +79,7 @@ export class QueueWorker {
   async start(ground: WorkerGround): Promise<void> {
     if (this.#ground || this.#closing) return
     this.#ground = ground
-    this.#endedAt = ground.network.monotonicMs()
+    this.#pace = new Pace(this.#capacity, ground.network.monotonicMs())
     const { worker, start, isNamed } = ground
     this.#seats = this.drawn.map(({ name, weight }) => {
       const seat: Seat = { source: undefined as unknown as Source, weight, credit: 0 }
@@ -139,8 +137,9 @@ export class QueueWorker {
     await Promise.all(sources.map((source) => source.end(left())))
   }
 
-  get #isSlow(): boolean {
-    return this.#ground!.network.monotonicMs() - this.#endedAt > patienceMs
+  /** Items that can be at work. */
+  get #capacity(): number {
+    return this.#settings.concurrency * this.#perSlot
   }
 
   get #perSlot(): number {
@@ -148,14 +147,12 @@ export class QueueWorker {
   }
 
   /**
-   * How many one claim may bring: of what can start now and a quarter more, half at most, so that the next claim is under way while
+   * How many one claim may bring: of what can start now and what is claimed ahead, half at most, so that the next claim is under way while
    * these are worked on; and no crumbs as long as there is something to do. Several queues share it by weight, unless the others have
    * nothing.
    */
   #room(seat: Seat): number {
-    const { concurrency } = this.#settings
-    const ahead = this.#isSlow ? 0 : Math.floor((concurrency * this.#perSlot) / 4)
-    const capacity = concurrency * this.#perSlot + ahead
+    const capacity = this.#capacity + this.#pace!.ahead(this.#ground!.network.monotonicMs())
     const free = capacity - this.#slots * this.#perSlot
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
     const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
@@ -171,7 +168,9 @@ export class QueueWorker {
       if (!batch) break
       this.#begin(batch.source, batch.items)
     }
-    if (this.#slots === this.#settings.concurrency && this.#isSlow)
+    const nowMs = this.#ground!.network.monotonicMs()
+    if (this.#slots === 0) this.#pace!.rested(nowMs)
+    if (this.#slots === this.#settings.concurrency && this.#pace!.isSlow(nowMs))
       for (const { source } of this.#seats) source.giveBack()
     this.#fillSoon()
     for (const told of this.#changed.splice(0)) told()
@@ -231,7 +230,7 @@ export class QueueWorker {
     run.isOver = true
     run.timer?.cancel()
     this.#slots -= 1
-    this.#endedAt = this.#ground!.network.monotonicMs()
+    this.#pace!.ended(run.items.length)
     this.#pump()
   }
 
