@@ -125,3 +125,25 @@ describe('one worker over several queues', () => {
     expect((await queue.claim({ max: 1_000 })).items).toHaveLength(0)
   })
 })
+
+describe('a worker', () => {
+  test('that was quick and stalls leaves what it has not begun to the others', async () => {
+    const namespace = freshNamespace()
+    const [first, second] = [testBus({ namespace }), testBus({ namespace })]
+    const queue = first.queue('mail', { lease: '1m' })
+    await sendAll(queue, repeat('a', 3_000))
+    let open: () => void = () => undefined
+    const gate = new Promise<void>((resolve) => {
+      open = resolve
+    })
+    let [begun, taken] = [0, 0]
+    queue.work(() => (++begun > 1_000 ? gate : undefined), { concurrency: 8 })
+    await first.run({ signals: false })
+    await eventually(() => begun === 1_008)
+    second.queue('mail', { lease: '1m' }).work(() => void (taken += 1), { concurrency: 8 })
+    await second.run({ signals: false })
+    await eventually(() => taken === 3_000 - 1_008)
+    open()
+    await eventually(async () => (await first.queues.get('mail')).held === 0)
+  })
+})
