@@ -173,9 +173,9 @@ export class Bus<R extends Registry = Registry> {
 
   /**
    * Declares a work queue: matching events enter it, and what is sent. Fair between tenants; each item is one worker's at a time
-   * until it is acked.
+   * until it is acked. Without options it is as it is stored, or made with none: who only sends changes nothing for the others.
    */
-  queue<const P extends Pattern>(name: string, options: QueueOptions<P> = {}): Queue<EventOf<R, P>> {
+  queue<const P extends Pattern>(name: string, options?: QueueOptions<P>): Queue<EventOf<R, P>> {
     const door = this.#consuming.queues.declare(name, options)
     const work = (handler: QueueHandler | BatchHandler, workOptions: WorkOptions = {}) =>
       this.#attach([{ name, weight: 1 }], handler, workOptions)

@@ -27,7 +27,8 @@ export interface QueuesOptions {
 }
 
 interface Declared {
-  checked: CheckedQueue
+  /** Undefined: as it is stored. */
+  checked: CheckedQueue | undefined
   door: QueueDoor
   registered: Promise<{ settings: QueueSettings; revision: number }> | undefined
 }
@@ -67,10 +68,10 @@ export class Queues {
     return [...this.#running].reduce((sum, { begun }) => sum + begun, 0)
   }
 
-  declare(name: string, options: QueueOptions): QueueDoor {
+  declare(name: string, options: QueueOptions | undefined): QueueDoor {
     if (this.#declared.has(checkQueueName(name)))
       throw BusbarError.of('SETTING_INVALID', { problems: [`queue ${shown(name)} is declared twice`] })
-    const checked = checkQueue(options)
+    const checked = options && checkQueue(options)
     const ready = async () => {
       const ground = await this.#options.open()
       const { settings } = await this.#register(name)
@@ -165,7 +166,8 @@ export class Queues {
 
   #register(name: string): Promise<{ settings: QueueSettings; revision: number }> {
     const declared = this.#declared.get(name)!
-    declared.registered ??= this.#put(name, declared.checked).catch((error) => {
+    const register = () => (declared.checked ? this.#put(name, declared.checked) : this.#asItIs(name))
+    declared.registered ??= register().catch((error) => {
       declared.registered = undefined
       throw error
     })
@@ -176,6 +178,17 @@ export class Queues {
     const definition = { name, kind: 'queue' as const, match, options: { ...settings } }
     const { subscription } = await this.#options.subscriptions.put(definition, { from, force })
     return { settings, revision: subscription.revision }
+  }
+
+  async #asItIs(name: string) {
+    try {
+      const defined = await this.#define(name)
+      await isMade(await this.#options.open(), name)
+      return defined
+    } catch (error) {
+      if (!(error instanceof BusbarError) || error.code !== 'SUBSCRIPTION_NOT_FOUND') throw error
+      return this.#put(name, checkQueue({}))
+    }
   }
 
   /** The answer of the last call for so long; a failed one is asked again at once. */
