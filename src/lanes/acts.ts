@@ -26,6 +26,8 @@ export interface Claim {
   leaseMs: number
   worker: string
   start: string
+  /** Not by a worker: no other start of its name is in its way. */
+  byHand?: boolean
   /** Under which it hears of work when there is less than it asks for. */
   idleName?: string
 }
@@ -114,7 +116,8 @@ const settleWords = (settlements: readonly Settlement[]): ScriptArg[] => {
 }
 
 const appliedField = ({ partition }: Accept): string => `applied:${partition}`
-const workerField = ({ worker }: Claim): string => `worker:${worker}`
+/** A field that no store has is no fence. */
+const workerField = ({ worker, byHand }: Claim): string => (byHand ? 'by-hand' : `worker:${worker}`)
 
 const acceptWords = (accept: Accept): ScriptArg[] => [
   ...['accept', appliedField(accept), accept.revision, accept.born, accept.first, accept.last, accept.items.length],

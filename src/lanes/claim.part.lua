@@ -1,6 +1,7 @@
 -- Act: give the lanes in line their turns: lease their next items, or take them for good.
 --
--- What is due comes first: lapsed leases, items that waited for a time, lanes that had to wait. At most 100 pieces per claim.
+-- What is due comes first: lapsed leases, items that waited for a time, lanes that had to wait. At most 100 pieces per claim, and as many
+-- expired items.
 --
 -- Words  field     of the store: worker:<name>; the script has asked for it
 --        token     of the lease, random; '' takes the items for good (pop)
@@ -51,6 +52,8 @@ function acts.claim()
     count('held', -(lease.size - first + 1))
     pieces = pieces - (lease.size - first + 1)
     write_lease(lease)
+    -- Its holder is not to think that it has all of it.
+    if lease.left > 0 then redis.call('ZADD', leases, 0, lease.token) end
   end
 
   local function first_of(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge) end
@@ -242,6 +245,8 @@ function acts.claim()
     pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
     takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
     local first = bring_back()
+    local is_more = pieces <= 0
+    pieces = 100
     give_turns(n)
     hold_given(token, lease_ms)
 
@@ -251,7 +256,7 @@ function acts.claim()
     -- What was brought back and is not given here is for the others.
     local ready = brought_back - count_of_given
     if paused then return {'paused', revision, written_now}, after, ready end
-    if pieces <= 0 then given[4] = 1 end
+    if is_more or pieces <= 0 then given[4] = 1 end
     if count_of_given < n or n == 0 then
       if count_of_given > 0 and not takes_for_good then first = math.min(first, now + lease_ms) end
       if first < math.huge then given[5] = math.max(0, first - now) end

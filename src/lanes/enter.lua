@@ -12,6 +12,8 @@
 
 local act, worker, start = ARGV[6], ARGV[7], ARGV[8]
 local field = 'worker:' .. worker
+-- Of the store, of which some hundred at most are not names. Who is forgotten loses nothing but its fence against an earlier self.
+local most_fields = 1500
 
 if not revision then return {'gone'} end
 if act == 'leave' then
@@ -38,6 +40,12 @@ for _, one in ipairs(back) do
   held_of[lane] = held_of[lane] - 1
 end
 count('held', -#back)
+-- Names of those who never left, that nobody will have again.
+if redis.call('HLEN', store) > most_fields then
+  for _, name in ipairs(redis.call('HKEYS', store)) do
+    if sub(name, 1, 7) == 'worker:' then redis.call('HDEL', store, name) end
+  end
+end
 redis.call('HSET', store, field, start)
 save()
 wake_idle(#back)

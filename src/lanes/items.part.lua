@@ -73,12 +73,12 @@ local function put_back(back)
   end
 end
 
--- The item after one more attempt.
+-- The item after one more attempt. It was claimed in time, so it does not expire any more.
 local function tried(item, claimed)
-  local id, expires, lane, attempts, first, rest = match(item, '^(%S+) (%d+) (%S+) (%d+) (%d+) (.*)$')
+  local id, lane, attempts, first, rest = match(item, '^(%S+) %d+ (%S+) (%d+) (%d+) (.*)$')
   attempts = tonumber(attempts) + 1
   if first == '0' then first = claimed end
-  return table.concat({id, expires, lane, attempts, first, rest}, ' '), attempts
+  return table.concat({id, '0', lane, attempts, first, rest}, ' '), attempts
 end
 
 -- Beyond most_dead the oldest letter gives way.

@@ -12,6 +12,7 @@ import { freshNamespace, plainRedis, testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { startProxy } from '../support/proxy.ts'
 import { repeat, sendAll } from '../support/queues.ts'
+import { startRedis } from '../support/redis.ts'
 
 async function proxied() {
   const proxy = await startProxy({ target: { socketPath: inject('redisSocket') } })
@@ -375,3 +376,110 @@ describe('Redis is away', () => {
     await expect(items[0]!.extend('1s')).rejects.toMatchObject(closed)
   })
 })
+
+describe('a worker', () => {
+  test('whose handlers get slow keeps nothing that another could begin, with a single slot too', async () => {
+    const namespace = freshNamespace()
+    const [first, second] = [testBus({ namespace }) as Bus, testBus({ namespace }) as Bus]
+    const queue = first.queue('mail')
+    await sendAll(queue, repeat('a', 3_000))
+    const [isOpen, open] = gate()
+    let [begun, taken] = [0, 0]
+    queue.work(() => (++begun > 1_000 ? isOpen : undefined), { concurrency: 1 })
+    await first.run({ signals: false })
+    await eventually(() => begun === 1_001)
+    second.queue('mail').work(() => {
+      taken += 1
+    })
+    await second.run({ signals: false })
+    await eventually(() => taken === 3_000 - 1_001)
+    open()
+  })
+
+  test('that gets slow gives a quiet tenant its turn, not what it had claimed before', async () => {
+    let [begun, atQuiet] = [0, 0]
+    const over = new AbortController()
+    onTestFinished(() => over.abort())
+    const bus = testBus() as Bus
+    const slow = bus.queue('slow')
+    await sendAll(slow, repeat('busy', 4_000))
+    slow.work(async ({ tenant }) => {
+      begun += 1
+      if (tenant === 'quiet') atQuiet = begun
+      if (begun > 2_000) await sleep(300, undefined, { signal: over.signal }).catch(() => undefined)
+    })
+    await bus.run({ signals: false })
+    await eventually(() => begun >= 2_010)
+    const before = begun
+    await slow.send(1, { tenant: 'quiet' })
+    await eventually(() => atQuiet > 0)
+    expect(atQuiet - before).toBeLessThan(50)
+  })
+
+  test('has whole batches as long as there is enough', async () => {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail')
+    await sendAll(queue, repeat('a', 1_000))
+    const sizes: number[] = []
+    const handler = async (items: readonly unknown[]) => {
+      sizes.push(items.length)
+      await sleep(5)
+    }
+    queue.work(handler, { concurrency: 1, batch: 100 })
+    await bus.run({ signals: false })
+    await eventually(() => sizes.reduce((sum, size) => sum + size, 0) === 1_000)
+    expect(sizes).toEqual(new Array(10).fill(100))
+  })
+
+  test('keeps what it runs when the lease is made longer', async () => {
+    const namespace = freshNamespace()
+    const bus = testBus({ namespace }) as Bus
+    const queue = bus.queue('mail', { lease: '500ms' })
+    const [isOpen, open] = gate()
+    const signals: AbortSignal[] = []
+    queue.work((_, { signal }) => {
+      signals.push(signal)
+      return isOpen
+    })
+    await bus.run({ signals: false })
+    await queue.send(1)
+    await eventually(() => signals.length === 1)
+    await bus.queues.put('mail', { lease: '60s' })
+    await sleep(1_500) // three of the leases it began with: nothing is to happen
+    expect(signals.map(({ aborted }) => aborted)).toEqual([false])
+    open()
+    await eventually(async () => (await bus.queues.get('mail')).held === 0)
+  })
+
+  test('closes in time when Redis says nothing', async () => {
+    const server = await startRedis()
+    onTestFinished(() => server.stop())
+    const bus = testBus({ redis: server.url }) as Bus
+    const queue = bus.queue('mail')
+    queue.work(() => undefined)
+    await bus.run({ signals: false })
+    await queue.send(1)
+    server.pause()
+    const startedAt = performance.now()
+    await bus.close({ timeout: '500ms' })
+    server.resume()
+    expect(performance.now() - startedAt).toBeLessThan(5_000)
+  })
+
+  test('that was killed does not keep a process of its name from claiming by hand', async () => {
+    const namespace = freshNamespace()
+    const queue = (testBus({ namespace, worker: 'w1' }) as Bus).queue('mail')
+    await queue.send(1)
+    await plainRedis().hset(queueKeys(namespace, 'mail').store, 'worker:w1', 'an-earlier-start')
+    expect((await queue.claim()).items).toHaveLength(1)
+  })
+})
+
+/** A promise, and what resolves it. */
+function gate(): [Promise<void>, () => void] {
+  let open: () => void = () => undefined
+  const isOpen = new Promise<void>((resolve) => {
+    open = resolve
+  })
+  return [isOpen, open]
+}

@@ -140,7 +140,12 @@ describe('a worker', () => {
     queue.work(() => (++begun > 1_000 ? gate : undefined), { concurrency: 8 })
     await first.run({ signals: false })
     await eventually(() => begun === 1_008)
-    second.queue('mail', { lease: '1m' }).work(() => void (taken += 1), { concurrency: 8 })
+    second.queue('mail', { lease: '1m' }).work(
+      () => {
+        taken += 1
+      },
+      { concurrency: 8 },
+    )
     await second.run({ signals: false })
     await eventually(() => taken === 3_000 - 1_008)
     open()

@@ -115,6 +115,7 @@ export class ReferenceStore {
 
   #tried = (work: Work, claimed: number): Work => ({
     ...work,
+    expires: 0,
     attempts: work.attempts + 1,
     first: work.first === 0 ? claimed : work.first,
   })

@@ -549,3 +549,43 @@ test('peek: what would be given next, by turns and priority, and nothing of it c
   expect(await store.stored()).toEqual(stored)
   expect((await store.take(10)).ids).toEqual(next)
 })
+
+describe('what a claim has to do besides', () => {
+  test('does not keep it from giving: 100 pieces are brought back, and something is given', async () => {
+    const store = await clockedStore()
+    await store.send('a', { times: 5 })
+    await store.send('a', { times: 101, delayMs: 10 })
+    store.pass(20)
+    expect(await store.claim(3, { token: undefined })).toMatchObject({ more: true, items: { length: 3 } })
+  })
+
+  test('a lease of which a part was brought back cannot be renewed as if it were whole', async () => {
+    const store = await clockedStore()
+    await store.send('a', { times: 250 })
+    const { token, ids } = await store.take(250, { leaseMs: 1_000 })
+    store.pass(1_001)
+    await store.take(50)
+    expect(await store.renew([token], 10_000)).toEqual([token])
+    expect(await store.settle(token, ids, { kind: 'ack' })).toMatchObject({ stale: { length: 100 } })
+  })
+
+  test('an item that was claimed in time does not expire any more, retried or lapsed', async () => {
+    const store = await clockedStore()
+    await store.send('a', { ttlMs: 1_000 })
+    const first = await store.take(1, { leaseMs: 500 })
+    await store.settle(first.token, first.ids, { kind: 'retry', afterMs: 2_000, reason: 'busy' })
+    store.pass(2_001)
+    expect((await store.take(1)).ids).toEqual(first.ids)
+    await store.send('b', { ttlMs: 1_000 })
+    const second = await store.take(1, { leaseMs: 2_000 })
+    store.pass(2_001)
+    expect((await store.take(1)).ids).toEqual(second.ids)
+  })
+
+  test('names of workers that never left are forgotten before there are too many', async () => {
+    const store = await clockedStore()
+    for (let n = 0; n < 2_000; n += 1) await store.enter(`pod-${n}`, 's')
+    expect(await store.redis.hlen(store.keys.store)).toBeLessThan(1_600)
+    expect(await store.claim(1, { worker: 'pod-1999', start: 'other' })).toEqual({ kind: 'replaced' })
+  })
+})

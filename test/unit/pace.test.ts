@@ -7,6 +7,7 @@ function ends(pace: Pace, fromMs: number, ms: number, perMs: number): number {
   for (let now = fromMs; now < fromMs + ms; now += 1) {
     pace.ended(perMs)
     pace.ahead(now + 1)
+    pace.keeps(now + 1)
   }
   return fromMs + ms
 }
@@ -28,9 +29,18 @@ test('nothing as soon as a whole second has shown that less than a quarter ends 
   const pace = new Pace(100, 0)
   const now = ends(pace, 0, 500, 40)
   // The second in which they got slow, and the first that was slow from its beginning.
-  expect(pace.isSlow(now + 500)).toBe(false)
-  expect(pace.isSlow(now + 1_500)).toBe(true)
+  expect(pace.ahead(now + 500)).toBe(25)
   expect(pace.ahead(now + 1_500)).toBe(0)
+})
+
+test('what was claimed ahead stays as long as it begins within 100 ms, and a quarter for a second', () => {
+  const pace = new Pace(100, 0)
+  let now = ends(pace, 0, 500, 40)
+  expect(pace.keeps(now)).toBe(4_000)
+  now = ends(pace, now, 500, 1)
+  expect(pace.keeps(now)).toBe(100)
+  expect(pace.keeps(now + 200)).toBe(25)
+  expect(pace.keeps(now + 2_200)).toBe(0)
 })
 
 test('a rest is not slowness', () => {
@@ -39,8 +49,11 @@ test('a rest is not slowness', () => {
   expect(pace.ahead(60_001)).toBe(25)
 })
 
-test('a single slot is never slow: nothing is claimed ahead for it but what ends at once', () => {
+test('behind a single slot nothing stays that does not begin soon', () => {
   const pace = new Pace(1, 0)
-  expect(pace.ahead(5_000)).toBe(0)
-  expect(pace.isSlow(10_000)).toBe(false)
+  const now = ends(pace, 0, 500, 40)
+  expect(pace.ahead(now)).toBe(200)
+  pace.keeps(now + 100)
+  expect(pace.ahead(now + 200)).toBe(0)
+  expect(pace.keeps(now + 200)).toBe(0)
 })

@@ -41,31 +41,41 @@ const lookMs = 50
 
 /** Resolves with what is left; early, with what there is, when the signal fires. */
 export async function whenDrained(context: DrainContext): Promise<Left[]> {
-  const { source, clock, network, queues, begun, signal } = context
-  let lasts = await source.read(readLasts)
+  const { source, network, begun, signal } = context
   let begunBefore = begun()
+  let states = await statesOf(context)
+  /** Everything up to here is to be routed. */
+  let lasts = await source.read(readLasts)
+  /** How many had begun when nothing was held, before `lasts` was read: whatever they have published is below it. */
+  let restedAt = states.some(({ held }) => held > 0) ? -1 : begunBefore
   for (;;) {
-    const isRouted = await source.read((redis, namespace) => isRoutedUpTo(redis, namespace, lasts, queues))
-    const states = await source.read((redis, namespace) =>
-      Promise.all(queues.map((queue) => stateOf(redis, namespace, queue, nowMs(clock)))),
-    )
-    const left = states.map(({ isEmpty: _, ...rest }) => rest)
-    if (signal?.aborted) return left
-    if (isRouted && states.every(({ isEmpty }) => isEmpty)) {
-      if (begun() === begunBefore) return left
-      // A handler that has run since may have published.
-      begunBefore = begun()
+    const isRouted = await source.read((redis, namespace) => isRoutedUpTo(redis, namespace, lasts, context.queues))
+    begunBefore = begun()
+    states = await statesOf(context)
+    if (signal?.aborted) return states.map(leftOf)
+    if (!isRouted || states.some(({ isEmpty }) => !isEmpty)) {
+      await new Promise<void>((resolve) => network.after(lookMs, resolve))
+    } else if (begun() === restedAt) {
+      return states.map(leftOf)
+    } else {
       lasts = await source.read(readLasts)
-    } else await new Promise<void>((resolve) => network.after(lookMs, resolve))
+      restedAt = begunBefore
+    }
   }
 }
 
-async function stateOf(
-  redis: Redis,
-  namespace: Namespace,
-  queue: string,
-  toldMs: number | undefined,
-): Promise<Left & { isEmpty: boolean }> {
+interface State extends Left {
+  held: number
+  /** Nothing can be given, and nothing is held. */
+  isEmpty: boolean
+}
+
+const leftOf = ({ held: _, isEmpty: __, ...left }: State): Left => left
+
+const statesOf = ({ source, clock, queues }: DrainContext): Promise<State[]> =>
+  source.read((redis, namespace) => Promise.all(queues.map((queue) => stateOf(redis, namespace, queue, nowMs(clock)))))
+
+async function stateOf(redis: Redis, namespace: Namespace, queue: string, toldMs: number | undefined): Promise<State> {
   const keys = queueKeys(namespace.name, queue)
   const answers = await redis
     .multi()
@@ -84,5 +94,5 @@ async function stateOf(
   const now = toldMs ?? Number(seconds) * 1_000 + Math.floor(Number(us) / 1_000)
   // The next claim brings back what is due.
   const canGive = !paused && (turns > 0 || (dueAt !== null && dueAt <= now))
-  return { queue, waiting, later, dueAt, paused, isEmpty: held === 0 && !canGive }
+  return { queue, waiting, later, dueAt, paused, held, isEmpty: held === 0 && !canGive }
 }

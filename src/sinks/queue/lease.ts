@@ -7,7 +7,7 @@ import type { LaneStore } from '../../lanes/store.ts'
 import { checkTime } from './checks.ts'
 import { eventOf } from './held.ts'
 
-/** `stale`: not held under this lease any more; nothing has changed. */
+/** `stale`: not held under this lease any more. Nothing has changed, unless by this very call, sent again after a lost answer. */
 export type SettleWord = 'settled' | 'stale'
 
 export interface LeaseDoor {

@@ -60,10 +60,11 @@ export class Leases {
     for (const lease of [...this.#leases.values()]) this.#lose(lease)
   }
 
-  /** The next ones may last for a shorter time than those there are. */
+  /** They last for another time from now on. Renewed at once: until the next time they would have lapsed, or might be thought to. */
   retime(): void {
     if (!this.#renewal) return
     this.#renewal.cancel()
+    void this.#renew()
     this.#renewSoon()
   }
 

@@ -8,7 +8,7 @@ import type { Duration } from '../../duration.ts'
 import { BusbarError, errorText } from '../../errors.ts'
 import { defaultTenant, limits } from '../../event.ts'
 import { checkText } from '../../event-checks.ts'
-import type { Outcome } from '../../lanes/acts.ts'
+import type { ClaimReply, Outcome } from '../../lanes/acts.ts'
 import { readItem } from '../../lanes/item.ts'
 import { laneLimits, type SentItem } from '../../lanes/scripts.ts'
 import type { LaneStore, LaneStores } from '../../lanes/store.ts'
@@ -145,7 +145,8 @@ export class QueueDoor {
     checkCount('max', max, laneLimits.claim)
     const { open, settings } = await this.#whenOpen()
     const { worker, start } = open.ground
-    const reply = await open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start }).catch((error) => {
+    const pop = () => open.store.claim({ token: undefined, n: max, leaseMs: 0, worker, start, byHand: true })
+    const reply = await untilGiven(pop).catch((error) => {
       // Not asked twice: what the first answer had would be gone.
       throw mayPass(error) ? BusbarError.of('REDIS_UNAVAILABLE', { problem: errorText(error) }, error) : error
     })
@@ -210,7 +211,8 @@ export class QueueDoor {
     const { worker, start, randomness } = ground
     const token = randomness.id()
     const waiting = idleName === undefined ? {} : { idleName }
-    const reply = await ground.repeated(() => store.claim({ token, n, leaseMs, worker, start, ...waiting }))
+    const claim = () => store.claim({ token, n, leaseMs, worker, start, byHand: true, ...waiting })
+    const reply = await untilGiven(() => ground.repeated(claim))
     if (reply.kind === 'gone') throw this.#gone()
     if (reply.kind !== 'claimed') return { token, items: [], dueInMs: undefined, ack: async () => undefined }
     const items = reply.items.map((text) => new ClaimedItem<Data>(door, token, reply.nowMs, readItem(text)))
@@ -276,3 +278,10 @@ const onceHash = (tenant: string, key: string): string =>
   createHash('sha256')
     .update(`${tenant}\n${checkText('idempotencyKey', key, limits.idempotencyKeyBytes)}`)
     .digest('base64url')
+
+/** A claim that was busy with what has expired has not looked at what has not. */
+async function untilGiven(claim: () => Promise<ClaimReply>): Promise<ClaimReply> {
+  let reply = await claim()
+  while (reply.kind === 'claimed' && reply.more && reply.items.length === 0) reply = await claim()
+  return reply
+}

@@ -118,7 +118,7 @@ export class Source {
     const { store, isNamed, worker, start } = this.#options
     const { hints, connection } = this.#context
     await this.#reload()
-    if (isNamed) await this.#context.repeated(() => store.enter({ act: 'enter', worker, start }))
+    if (isNamed && !this.#ended) await this.#context.repeated(() => store.enter({ act: 'enter', worker, start }))
     const unlisten = await hints.listen(store.keys.laneWake, (names) => {
       if (names.split(' ').includes(this.#idleName)) this.#wake()
     })
@@ -204,24 +204,27 @@ export class Source {
 
   /** Ends for good: what is still held is left to lapse. */
   async end(deadlineMs: number): Promise<void> {
+    const { network, connection } = this.#context
+    const { store, isNamed, worker, start } = this.#options
+    const until = network.monotonicMs() + deadlineMs
     this.#stopClaiming()
     this.#leases.end()
     await this.#settler.flush(deadlineMs)
     this.#settler.end()
-    const { store, isNamed, worker, start } = this.#options
-    if (!this.#context.connection.isReady) return
+    if (!connection.isReady) return
     // Nobody is to be woken in its place.
     const gone = store.leaveIdle(this.#idleName)
     const left = isNamed ? store.enter({ act: 'leave', worker, start }) : undefined
-    await Promise.allSettled([gone, left])
+    await within(network, Math.max(0, until - network.monotonicMs()), Promise.allSettled([gone, left]))
   }
 
-  /** What waits here may be begun by another: it goes back, as if never claimed. */
-  giveBack(): void {
-    if (this.waiting === 0) return
+  /** What waits here may be begun by another: all but the next so many go back, as if never claimed. */
+  giveBack(but = 0): void {
+    if (this.waiting <= but) return
     // Else this one may be woken for it.
     this.#options.store.leaveIdle(this.#idleName).catch(() => undefined)
-    for (let held = this.take(); held; held = this.take()) this.settle(held, { kind: 'back' })
+    for (const held of this.#buffer.splice(this.#next + but))
+      if (held.state === 'waiting') this.settle(held, { kind: 'back' })
   }
 
   #stopClaiming(): void {

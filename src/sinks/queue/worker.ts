@@ -159,7 +159,7 @@ export class QueueWorker {
     const { waiting, coming } = seat.source
     // Whatever the others have: the one whose turn it is could not begin otherwise.
     const n = Math.min(Math.ceil(free * share) - waiting - coming, Math.ceil(capacity / 2))
-    return n * crumbs < capacity && waiting + coming > 0 ? 0 : n
+    return n * crumbs < capacity && waiting + coming >= this.#perSlot ? 0 : n
   }
 
   #pump(): void {
@@ -170,10 +170,16 @@ export class QueueWorker {
     }
     const nowMs = this.#ground!.network.monotonicMs()
     if (this.#slots === 0) this.#pace!.rested(nowMs)
-    if (this.#slots === this.#settings.concurrency && this.#pace!.isSlow(nowMs))
-      for (const { source } of this.#seats) source.giveBack()
+    if (this.#slots === this.#settings.concurrency) this.#keep(this.#pace!.keeps(nowMs))
     this.#fillSoon()
     for (const told of this.#changed.splice(0)) told()
+  }
+
+  /** Of what waits, so many stay. Several queues have their shares. */
+  #keep(most: number): void {
+    const waiting = this.#seats.reduce((sum, { source }) => sum + source.waiting, 0)
+    if (waiting <= most) return
+    for (const { source } of this.#seats) source.giveBack(Math.floor((source.waiting / waiting) * most))
   }
 
   /** When all that ends in this tick has ended: one claim for all of it. */
@@ -193,6 +199,7 @@ export class QueueWorker {
   #nextBatch(): { source: Source; items: Held[] } | undefined {
     for (let passed = 0; passed < this.#seats.length; ) {
       const seat = this.#seats[this.#turn]!
+      if (this.#perSlot > 1 && this.#moreIsComing(seat.source)) return undefined
       if (seat.credit === 0) seat.credit = seat.weight
       const items: Held[] = []
       while (items.length < this.#perSlot) {
@@ -212,6 +219,13 @@ export class QueueWorker {
       passed += 1
     }
     return undefined
+  }
+
+  /** A batch that is not whole waits for what there is room for. */
+  #moreIsComing(source: Source): boolean {
+    if (source.waiting >= this.#perSlot || source.isDry) return false
+    source.fill()
+    return source.coming > 0
   }
 
   #begin(source: Source, items: readonly Held[]): void {
