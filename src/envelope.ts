@@ -51,6 +51,9 @@ function readPlainHeader(envelope: string, { type, tenant, start }: Kind, end: n
   return header
 }
 
+/** Undefined when it has none. */
+export const keyOf = (envelope: string): string | undefined => readHeader(envelope, anyKindOf(envelope)).key
+
 /** An event as it would lie in the log again: its time written out, its data byte-equal. */
 export function envelopeOf({ type, tenant, key, time, trace, json }: Event): string {
   const header: Header = {

@@ -12,6 +12,16 @@
 --         {'gone'}               there is no such store, or one of an earlier subscription of that name; nothing written
 
 function acts.accept()
+  -- The objects of the events.
+  local function fields_of(names, from, events)
+    local fields = {}
+    for i = 1, events do
+      local key = key_of(argv[from + 2 * i - 1])
+      if key then fields[#fields + 1] = names[i] .. ' ' .. key end
+    end
+    return fields
+  end
+
   return function(at)
     local field, its_revision, its_born = argv[at], tonumber(argv[at + 1]), tonumber(argv[at + 2])
     local first, last, events = tonumber(argv[at + 3]), tonumber(argv[at + 4]), tonumber(argv[at + 5])
@@ -26,12 +36,15 @@ function acts.accept()
     local applied = tonumber(asked_for[field] or 0)
     if applied >= last then return {'accepted', 0}, after, 0 end
 
-    local names, texts, used, bytes, ready = {}, {}, 0, 0, 0
+    local names, texts, used, bytes, ready, entered = {}, {}, 0, 0, 0, 0
     for i = 1, events do names[i] = argv[from + 2 * i - 2] end
     load_all(names)
+    if is_ordered then load_objects(fields_of(names, from, events)) end
     for i = 1, events do
       local item = argv[from + 2 * i - 1]
-      if applied < first or tonumber(match(item, '^%d+%-(%d+) ')) > applied then
+      local is_new = applied < first or tonumber(match(item, '^%d+%-(%d+) ')) > applied
+      if is_new then entered = entered + 1 end
+      if is_new and admits(loaded[names[i]], item) then
         local lane, size = loaded[names[i]], #item
         enters(lane)
         if turn_of[lane] or gave[lane] then ready = ready + 1 end
@@ -43,9 +56,9 @@ function acts.accept()
     in_pieces('HSET', items_at, texts)
     count('waiting', used / 2)
     count('bytes', bytes)
-    count('in', used / 2)
+    count('in', entered)
     asked_for[field] = argv[at + 4]
     note(field, argv[at + 4])
-    return {'accepted', used / 2}, after, ready
+    return {'accepted', entered}, after, ready
   end
 end

@@ -27,6 +27,12 @@ function acts.claim()
   -- how many items have left their lanes, with how many bytes.
   local pieces, brought_back, given, count_of_given, lease_pieces, removed, taken, taken_bytes
   local takes_for_good
+  -- Items that are gone, or dead letters, and their lanes: others of their objects may be next.
+  local gone, lanes_of_gone
+
+  local function goes(lane, item)
+    if is_ordered then gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = item, lane end
+  end
 
   -- What a lapsed lease held is to go back in line, or goes to the dead letters.
   local function bring_back_lease(lease, back)
@@ -40,7 +46,7 @@ function acts.claim()
       local lane = lane_of(name)
       held_of[lane] = held_of[lane] - 1
       if most_attempts > 0 and attempts >= most_attempts then
-        bury(lane, id, after, lapsed_reason)
+        if give_up(lane, id, after, lapsed_reason) then goes(lane, after) end
         removed[#removed + 1] = field
       else
         back[#back + 1] = {id = id, field = field, name = name, item = after}
@@ -86,8 +92,11 @@ function acts.claim()
       elseif items[i] then
         local lane = lane_of(lane_name_of(items[i]))
         later_of[lane] = later_of[lane] - 1
-        line_up(lane, items[i])
-        brought_back = brought_back + 1
+        -- One that was tried before is its key's owner still.
+        if match(items[i], '^%S+ %d+ %S+ (%d+) ') ~= '0' or admits(lane, items[i]) then
+          line_up(lane, items[i])
+          brought_back = brought_back + 1
+        end
       end
     end
     redis.call('ZREM', later, unpack(due))
@@ -100,6 +109,7 @@ function acts.claim()
     given[5 + count_of_given] = item
     if takes_for_good then
       left_of[lane], removed[#removed + 1] = left_of[lane] + 1, field
+      goes(lane, item)
     else
       held_of[lane] = held_of[lane] + 1
       lease_pieces[2 * count_of_given], lease_pieces[2 * count_of_given + 1] = id, field
@@ -141,6 +151,7 @@ function acts.claim()
         else
           pieces, left_of[lane], removed[#removed + 1] = pieces - 1, left_of[lane] + 1, fields[i]
           count('expired', 1)
+          goes(lane, item)
         end
       end
       fields = #live < planned[lane] and pieces > 0 and next_fields(lane, planned[lane] - #live) or {}
@@ -243,6 +254,7 @@ function acts.claim()
     if lease then return again(lease, lease_ms), after, 0 end
 
     pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
+    gone, lanes_of_gone = {}, {}
     takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
     local first = bring_back()
     local is_more = pieces <= 0
@@ -255,6 +267,7 @@ function acts.claim()
     end
     -- What was brought back and is not given here is for the others.
     local ready = brought_back - count_of_given
+    if is_ordered then ready = ready + pass_on(lanes_of_gone, gone) end
     if paused then return {'paused', revision, written_now}, after, ready end
     if is_more or pieces <= 0 then given[4] = 1 end
     if count_of_given < n or n == 0 then

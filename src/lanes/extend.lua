@@ -43,8 +43,9 @@ held_of[lane] = held_of[lane] - 1
 count('held', -1)
 if most_attempts > 0 and attempts >= most_attempts then
   redis.call('HDEL', items_at, field)
-  bury(lane, id, after, 'it was released after its last attempt')
+  if give_up(lane, id, after, 'it was released after its last attempt') and is_ordered then pass_on({lane}, {after}) end
   save()
+  wake_idle(1)
 else
   redis.call('HSET', items_at, field, after)
   put_back({{id = id, field = field, name = name, item = after}})

@@ -23,9 +23,13 @@ export interface Item extends ItemHeader {
   envelope: string
 }
 
-/** An event that enters a queue by its route. It was enqueued when it was published. */
-export const routedItem = (id: string, seq: number, lane: string, prev: string, envelope: string): string =>
-  `${id} 0 ${lane} 0 0 ${Math.floor(seq / 1000)} 0 ${prev}\n${envelope}`
+/** A key as a word, and a word as its key. */
+export const keyWord = (key: string): string => encodeURIComponent(key)
+export const wordKey = (word: string): string => decodeURIComponent(word)
+
+/** An event that enters a queue by its route. It was enqueued when it was published. `key`: of an ordered queue, as a word; '' without one. */
+export const routedItem = (id: string, seq: number, lane: string, prev: string, envelope: string, key = ''): string =>
+  `${id} 0 ${lane} 0 0 ${Math.floor(seq / 1000)} 0 ${key === '' ? prev : `${key} ${prev}`}\n${envelope}`
 
 /** Its header is read when someone looks at it: most handlers only want the event. */
 class StoredItem implements Item {

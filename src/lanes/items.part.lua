@@ -81,6 +81,9 @@ local function tried(item, claimed)
   return table.concat({id, '0', lane, attempts, first, rest}, ' '), attempts
 end
 
+-- As it was before its first attempt.
+local function untried(item) return (string.gsub(item, '^(%S+) %d+ (%S+) %d+ %d+ ', '%1 0 %2 0 0 ', 1)) end
+
 -- Beyond most_dead the oldest letter gives way.
 local function bury(lane, id, item, reason)
   redis.call('HSET', dead, id, format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
@@ -131,14 +134,16 @@ local function write_lease(lease)
   redis.call('SET', held_prefix .. lease.token, table.concat(pieces, ' '))
 end
 
--- What lies at these places of the lease, of any number.
-local function items_of(lease, first, last)
+-- What lies at these places, of any number.
+local function items_at_fields(fields, first, last)
   local items = {}
   for from = first, last, 1000 do
-    for _, item in ipairs(redis.call('HMGET', items_at, unpack(lease.fields, from, math.min(from + 999, last)))) do items[#items + 1] = item end
+    for _, item in ipairs(redis.call('HMGET', items_at, unpack(fields, from, math.min(from + 999, last)))) do items[#items + 1] = item end
   end
   return items
 end
+
+local function items_of(lease, first, last) return items_at_fields(lease.fields, first, last) end
 
 -- So many items have become ready: as many of those that wait for work hear their names, unless nothing is given.
 local function wake_idle(ready)

@@ -4,8 +4,10 @@
 -- ARGV[6] its_revision  of the definition
 -- ARGV[7] its_born      revision of the subscription's creation
 -- ARGV[8] attempts      how often an item is tried; 0: for ever
--- ARGV[9] partitions    how many `applied` follow
--- ARGV[10…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
+-- ARGV[9] ordered       1: one item of a key at a time, for as long as there is this store; 0: whatever waits
+-- ARGV[10] parks        1: after its last attempt the object of an item is set aside
+-- ARGV[11] partitions   how many `applied` follow
+-- ARGV[12…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
 --
 -- Replies {'made'}                there was none
 --         {'raised'}              attempts and weights are those of this definition now
@@ -13,19 +15,20 @@
 --         {'left'}                one is left of an earlier subscription of that name, or a part of it: it has to be removed first;
 --                                 nothing written
 
-local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[9])
+local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[11])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
 if born and its_born > born then return {'left'} end
 -- Of a removal that has begun, one of these is there until its last step.
-if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle) > 0 then
+if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle, objects,
+  behind, parked) > 0 then
   return {'left'}
 end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
 
 local names, weighed = {}, {}
-for at = 10 + partitions, #ARGV, 2 do
+for at = 12 + partitions, #ARGV, 2 do
   names[#names + 1] = ARGV[at]
   weighed[ARGV[at]] = ARGV[at + 1]
 end
@@ -42,9 +45,10 @@ for lane = 1, lane_count do
   credit_of[lane] = 0
 end
 redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
-  'attempts', attempts, 'weighted', next(weighed) and 1 or 0)
+  'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', ARGV[10])
 if is_new then
-  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[10 + partition]) end
+  redis.call('HSET', store, 'ordered', ARGV[9])
+  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[12 + partition]) end
 end
 save()
 local ready = 0

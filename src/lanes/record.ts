@@ -18,11 +18,15 @@ export interface LaneRecord {
   notBefore: number
   /** What is left of its turn. */
   credit: number
+  /** Objects that are set aside. */
+  parked: number
+  /** Those that wait for the one before them of their object. */
+  behind: number
 }
 
 /** In this order, as doubles; then a sign: a plus, and the rest is there, or dashes, and all of it is 0. */
 const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'left']
-const rest: readonly (keyof LaneRecord)[] = ['ranked', 'later', 'dead', 'notBefore', 'credit']
+const rest: readonly (keyof LaneRecord)[] = ['ranked', 'later', 'dead', 'notBefore', 'credit', 'parked', 'behind']
 const restAt = 8 * first.length + 1
 const hasRest = '+'.charCodeAt(0)
 
@@ -37,7 +41,7 @@ export function readRecord(packed: Buffer): LaneRecord {
 
 /** How many items have come to the lane since it last was empty. */
 export const enteredIn = (record: LaneRecord): number =>
-  waitingIn(record) + record.later + record.held + record.dead + record.left
+  waitingIn(record) + record.behind + record.later + record.held + record.dead + record.parked + record.left
 
 /** How many items wait in the lane. */
 export const waitingIn = ({ head, tail, ranked }: LaneRecord): number => tail - head + ranked

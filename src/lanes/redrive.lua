@@ -8,10 +8,6 @@
 
 if not revision then return {'gone'} end
 
-local function untried(item)
-  return (string.gsub(item, '^(%S+) %d+ (%S+) %d+ %d+ ', '%1 0 %2 0 0 ', 1))
-end
-
 local redriven = 0
 for i = 6, #ARGV do
   local letter = redis.call('HGET', dead, ARGV[i])
@@ -21,7 +17,7 @@ for i = 6, #ARGV do
     redis.call('HDEL', dead, ARGV[i])
     redis.call('ZREM', dead_order, ARGV[i])
     dead_of[lane] = dead_of[lane] - 1
-    line_up(lane, item)
+    if admits(lane, item) then line_up(lane, item) end
     redriven = redriven + 1
   end
 end

@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- Take a store away in bounded steps: first what makes it one, so that nothing enters and nobody claims any more.
 --
--- KEYS[12] remembered   hash  as in send.lua
--- KEYS[13] forget       zset  as in send.lua
+-- KEYS[15] remembered   hash  as in send.lua
+-- KEYS[16] forget       zset  as in send.lua
 -- ARGV[6] its_revision  of the removal: a store that was born after it belongs to a later subscription and stays
 -- ARGV[7] most          how many lanes, or leases, per call
 --
 -- Replies {'more'} or {'removed'}
 
-local remembered, forget = KEYS[12], KEYS[13]
+local remembered, forget = KEYS[15], KEYS[16]
 local its_revision, most = tonumber(ARGV[6]), tonumber(ARGV[7])
 if born and born > its_revision then return {'removed'} end
 redis.call('DEL', store)
@@ -25,5 +25,5 @@ if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
 if #names > 0 or #tokens > 0 then return {'more'} end
 
 redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle,
-  remembered, forget)
+  objects, behind, parked, remembered, forget)
 return {'removed'}

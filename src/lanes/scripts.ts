@@ -30,6 +30,9 @@ export const storeKeys = ({ keys }: StoreInput): string[] => [
   keys.dead,
   keys.deadOrder,
   keys.idle,
+  keys.objects,
+  keys.behind,
+  keys.parked,
 ]
 /** `fields`: what of the store is read besides. */
 export const storeArgs = ({ keys, nowMs }: StoreInput, fields: readonly string[] = []): ScriptArg[] => [
@@ -43,7 +46,7 @@ const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.
 
 const parts = {
   around: [new URL('./store.part.lua', import.meta.url)],
-  within: [new URL('./items.part.lua', import.meta.url)],
+  within: [new URL('./items.part.lua', import.meta.url), new URL('./order.part.lua', import.meta.url)],
 }
 export const plannedParts = { ...parts, within: [...parts.within, new URL('./plan.part.lua', import.meta.url)] }
 
@@ -52,6 +55,10 @@ export interface MakeInput extends StoreInput {
   born: number
   /** Infinity: for ever. */
   attempts: number
+  /** For as long as there is this store. */
+  ordered: boolean
+  /** After its last attempt the object of an item is set aside. */
+  parks: boolean
   applied: readonly number[]
   weights: Readonly<Record<string, number>>
 }
@@ -65,6 +72,8 @@ export const makeScript = defineScript({
     input.revision,
     input.born,
     Number.isFinite(input.attempts) ? input.attempts : 0,
+    input.ordered ? 1 : 0,
+    input.parks ? 1 : 0,
     input.applied.length,
     ...input.applied,
     ...Object.entries(input.weights).flat(),
@@ -75,6 +84,8 @@ export const makeScript = defineScript({
 export interface SentItem {
   id: string
   lane: string
+  /** As `keyWord` writes it; '' without one. */
+  key: string
   delayMs: number
   /** 0: for ever. */
   ttlMs: number
@@ -106,6 +117,7 @@ export const sendScript = defineScript({
     ...input.items.flatMap((item) => [
       item.id,
       item.lane,
+      item.key,
       item.delayMs,
       item.ttlMs,
       item.priority,
@@ -174,6 +186,18 @@ export const discardScript = defineScript({
   keys: (input: Letters) => storeKeys(input),
   args: (input) => [...storeArgs(input), ...input.ids],
   reply: ([, letters = 0]: ['discarded', number] | ['gone']) => letters,
+})
+
+export const parkedScript = defineScript({
+  file: new URL('./parked.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { act: 'resume' | 'discard'; objects: readonly string[] }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.act, ...input.objects],
+  reply: ([, objects = 0, items = 0, more = 0]: ['done', number, number, number] | ['gone']) => ({
+    objects,
+    items,
+    isMore: more === 1,
+  }),
 })
 
 export interface EnterInput extends StoreInput {

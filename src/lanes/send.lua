@@ -1,14 +1,14 @@
 #!lua
 -- Put items straight into the queue, in the order given.
 --
--- KEYS[12] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
+-- KEYS[15] remembered  hash  'call:' .. process -> "<n> <answer>", its last flush; 'once:' .. hash of (lane, idempotency key) ->
 --                            "<fingerprint> <id>"
--- KEYS[13] forget      zset  field of remembered -> ms at which it is forgotten
+-- KEYS[16] forget      zset  field of remembered -> ms at which it is forgotten
 -- ARGV[6] process      random, new with every start
 -- ARGV[7] n            number of its flush, growing by one
 -- ARGV[8] call_ms      for how long the answer is remembered
 -- ARGV[9] once_ms      for how long an idempotency key is
--- ARGV[10…] items      each: id, lane, delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
+-- ARGV[10…] items      each: id, lane, key or '', delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
 --
 -- Replies {'sent', word…}  per item: its id; 'duplicate <id>', what an earlier one was answered; or 'reused', the idempotency key was
 --                          used for another body, and nothing of this item is stored
@@ -16,7 +16,7 @@
 --         {'gone'}         there is no such store
 
 local argv = ARGV
-local remembered, forget = KEYS[12], KEYS[13]
+local remembered, forget = KEYS[15], KEYS[16]
 local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
 
 if not revision then return {'gone'} end
@@ -55,8 +55,9 @@ local function answered(once, fingerprint)
   return its_fingerprint == fingerprint and 'duplicate ' .. id or 'reused'
 end
 
-local function enter(id, lane, delay, ttl, priority, envelope)
+local function enter(id, lane, key, delay, ttl, priority, envelope)
   local expires = ttl > 0 and format('%.0f', now + ttl) or '0'
+  if is_ordered and key ~= '' then priority = priority .. ' ' .. key end
   local item = table.concat({id, expires, name_of[lane], '0', '0', written_now, priority, '\n' .. envelope}, ' ')
   count('in', 1)
   if delay > 0 then
@@ -65,19 +66,19 @@ local function enter(id, lane, delay, ttl, priority, envelope)
     later_of[lane] = later_of[lane] + 1
     -- Nothing was due earlier: someone has to know of it.
     if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
-  else
+  elseif admits(lane, item) then
     line_up(lane, item)
     ready = ready + 1
   end
 end
 
-for at = 10, #argv, 8 do names[#names + 1] = argv[at + 1] end
+for at = 10, #argv, 9 do names[#names + 1] = argv[at + 1] end
 load_all(names)
-for at = 10, #argv, 8 do
-  local id, lane, once, fingerprint = argv[at], loaded[argv[at + 1]], argv[at + 5], argv[at + 6]
+for at = 10, #argv, 9 do
+  local id, lane, once, fingerprint = argv[at], loaded[argv[at + 1]], argv[at + 6], argv[at + 7]
   local word = answered(once, fingerprint)
   if not word then
-    enter(id, lane, tonumber(argv[at + 2]), tonumber(argv[at + 3]), argv[at + 4], argv[at + 7])
+    enter(id, lane, argv[at + 2], tonumber(argv[at + 3]), tonumber(argv[at + 4]), argv[at + 5], argv[at + 8])
     if once ~= '' then fresh[once] = fingerprint .. ' ' .. id end
   end
   reply[#reply + 1] = word or id

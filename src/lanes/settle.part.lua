@@ -21,12 +21,17 @@ function acts.settle()
     redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
   end
 
+  -- Items that are gone, or dead letters, and their lanes: others of their objects may be next.
+  local gone, lanes_of_gone
+
+  local function goes(lane, item) gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = item, lane end
+
   -- Ends an attempt of an item that lay at `field`; without ms it was the last. Answers whether it waits at once.
   local function fail(lane, id, field, item, claimed, ms, reason)
     local after, attempts = tried(item, claimed)
     redis.call('HDEL', items_at, field)
     if not ms or most_attempts > 0 and attempts >= most_attempts then
-      bury(lane, id, after, reason)
+      if give_up(lane, id, after, reason) then goes(lane, after) end
     elseif ms <= 0 then
       line_up(lane, after)
       return 1
@@ -94,6 +99,9 @@ function acts.settle()
       end
     end
     if outcome == 'ack' then
+      if is_ordered then
+        for n, item in ipairs(items_at_fields(done, 1, #done)) do goes(loaded[names[n]], item) end
+      end
       remove_items(done)
       count('out', #names)
     end
@@ -104,6 +112,7 @@ function acts.settle()
   return function(at)
     local groups, place, ready, stale, back = tonumber(argv[at]), 0, 0, {'settled'}, {}
     local next_at, of_group = at + 1, 0
+    gone, lanes_of_gone = {}, {}
     for _ = 1, groups do
       if revision then
         next_at, place, of_group = settle_group(next_at, place, stale, back)
@@ -114,6 +123,7 @@ function acts.settle()
     end
     if not revision then return {'gone'}, next_at, 0 end
     put_back(back)
+    if is_ordered then ready = ready + pass_on(lanes_of_gone, gone) end
     for token, lease in pairs(leases_read) do
       if lease and lease.left < lease.size then write_lease(lease) end
       leases_read[token] = nil

@@ -1,8 +1,9 @@
 -- What all scripts of lanes/ begin with: the keys of a store, its lanes as they were and as they are to be.
 --
 -- KEYS[1] store        hash  revision (fence of accept), born (revision of the creation), defined (revision whose options these
---                            are), attempts, paused, pausedAt (ms), weighted; turn (number given last); applied:<partition>;
---                            worker:<name> -> its start; waiting, held, bytes (now); in, out, expired, dropped, discarded (ever)
+--                            are), attempts, paused, pausedAt (ms), weighted, ordered, parks; turn (number given last);
+--                            applied:<partition>; worker:<name> -> its start; waiting, behind, held, bytes (now);
+--                            in, out, expired, dropped, discarded (ever)
 -- KEYS[2] turns        zset  lane -> its number in line: exactly the lanes that can give
 -- KEYS[3] lanes        hash  lane -> its record, while it has anything (record_format)
 -- KEYS[4] weights      hash  lane -> items per turn, where that is not 1
@@ -14,14 +15,18 @@
 -- KEYS[9] dead         hash  item id -> "<ms>\30<reason>\30<item>"
 -- KEYS[10] dead_order  zset  item id -> ms at which it became a dead letter
 -- KEYS[11] idle        zset  who waits for work -> ms since when
+-- KEYS[12] objects     hash  of an ordered queue: lane .. ' ' .. key -> places (6 bytes each) of the first that is behind its owner, and
+--                            of the next one to come (order.part.lua)
+-- KEYS[13] behind      hash  lane .. ' ' .. key .. ' ' .. place (6 bytes) -> item
+-- KEYS[14] parked      hash  lane .. ' ' .. key -> "<ms>\30<reason>\30<item>"
 -- ARGV[1] now            ms; '' means the server's clock (tests pass a number)
 -- ARGV[2] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
 -- ARGV[3] held_prefix   .. token: "<worker> <start> <claimed ms>", then for each item that it holds " <id> <lane> <place>"
 -- ARGV[4] wake           channel on which the idle hear their names
 -- ARGV[5] asked          fields of the store that this script asks for besides, with spaces between them
 --
--- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>".
--- Its attempts are those that have ended; a held item is in one more.
+-- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>"; in an
+-- ordered queue its key is a word before prev, if it has one. Its attempts are those that have ended; a held item is in one more.
 --
 -- A lane can give when it has something waiting, a weight, and no time to wait for. `turns` holds exactly these: every
 -- script that touches a lane ends with save(), which puts it in line or takes it out.
@@ -30,11 +35,11 @@ local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, asked = tonumber(ARGV[1]), ARGV[5]
 local format, sub, byte = string.format, string.sub, string.byte
 
--- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before and credit, or in their
--- place dashes: mostly they are all 0. It has 81 bytes: a hash with a value of more than 64 is a table from its first field on, and
--- its cost does not grow with its lanes.
-local record_format, rest_format = '<ddddd', '<ddddd'
-local record_bytes, rest_at = 81, 41
+-- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked and behind, or in
+-- their place dashes: mostly they are all 0. It has 97 bytes: a hash with a value of more than 64 is a table from its first field on,
+-- and its cost does not grow with its lanes.
+local record_format, rest_format = '<ddddd', '<ddddddd'
+local record_bytes, rest_at = 97, 41
 
 if not now then
   local time = redis.call('TIME')
@@ -42,13 +47,14 @@ if not now then
 end
 
 -- Read and written with one command each: for a single item that is what a call costs.
-local counters = {'turn', 'waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
-local read = {'revision', 'attempts', 'paused', 'weighted', 'born', unpack(counters)}
+local counters = {'turn', 'waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
+local read = {'revision', 'attempts', 'paused', 'weighted', 'born', 'ordered', 'parks', unpack(counters)}
 for name in string.gmatch(asked, '%S+') do read[#read + 1] = name end
 local known = redis.call('HMGET', store, unpack(read))
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
 local is_weighted, born = known[4] == '1', tonumber(known[5])
-local counters_at, asked_at = 5, 5 + #counters
+local is_ordered, parks = known[6] == '1', known[7] == '1'
+local counters_at, asked_at = 7, 7 + #counters
 local asked_for = {}
 for i = asked_at + 1, #read do asked_for[read[i]] = known[i] end
 local turn_before = tonumber(known[counters_at + 1] or 0)
@@ -62,7 +68,7 @@ local no_record = struct.pack(record_format, 2 ^ 40, 2 ^ 40, 0, 0, 0) .. no_rest
 -- A lane is a number here, and what is known of it lies in these lists: a table for each would cost as much as all else.
 local lane_count, loaded, counted = 0, {}, {}
 local name_of, weight_of, head_of, tail_of, bytes_of, held_of, left_of = {}, {}, {}, {}, {}, {}, {}
-local ranked_of, later_of, dead_of, not_before, credit_of = {}, {}, {}, {}, {}
+local ranked_of, later_of, dead_of, not_before, credit_of, parked_of, behind_of = {}, {}, {}, {}, {}, {}, {}
 -- Whether it is in line; the number that it is to have there; how many items it is to give.
 local gave, turn_of, planned = {}, {}, {}
 
@@ -82,9 +88,11 @@ local function load_lane(name, record, weight)
   name_of[lane], weight_of[lane], turn_of[lane] = name, weight, false
   head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane] = struct.unpack(record_format, record)
   if byte(record, rest_at) == 43 then
-    ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
+    ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane] =
+      struct.unpack(rest_format, record, rest_at + 1)
   else
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
+    parked_of[lane], behind_of[lane] = 0, 0
   end
   gave[lane] = gives(lane)
 end
@@ -178,17 +186,21 @@ local function line_lanes_up()
   end
 end
 
+-- What else save() has to write (order.part.lua).
+local save_objects
+
 -- Every script's last step before its reply: turns, records and counts as they are now.
 local function save()
+  if save_objects then save_objects() end
   line_lanes_up()
   local records, count_of_records, gone = {}, 0, {}
   for lane = 1, lane_count do
-    local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane]
+    local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_of[lane] + behind_of[lane]
     if tail_of[lane] - head_of[lane] + held_of[lane] + rest > 0 then
       records[count_of_records + 1], records[count_of_records + 2] = name_of[lane], struct.pack(record_format, head_of[lane],
         tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane])
         .. (rest + credit_of[lane] == 0 and no_rest or '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane],
-          not_before[lane], credit_of[lane]))
+          not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane]))
       count_of_records = count_of_records + 2
     else
       gone[#gone + 1] = name_of[lane]

@@ -50,6 +50,9 @@ export interface LaneKeys {
   readonly dead: string
   readonly deadOrder: string
   readonly idle: string
+  readonly objects: string
+  readonly behind: string
+  readonly parked: string
   readonly remembered: string
   readonly forget: string
   readonly rankedPrefix: string
@@ -129,6 +132,17 @@ export const keyTable = {
   leases: ['zset', 'until settled or lapsed', 'Token → ms at which its lease lapses.'],
   items: ['hash', 'until settled', 'Lane and place → the item that waits there, or is held.'],
   idle: ['zset', 'until work comes', 'Who waits for work → since when.'],
+  objects: [
+    'hash',
+    'while one of its items is there',
+    'Ordered queue: object that has an owner → places of those behind it.',
+  ],
+  behind: ['hash', 'until its turn', 'Ordered queue: object and place → item that waits for the one before it.'],
+  parked: [
+    'hash',
+    'until resumed or discarded',
+    'Ordered queue: object that is set aside → why, and the item that failed.',
+  ],
   remembered: [
     'hash',
     'an hour, 24 hours',
@@ -235,6 +249,9 @@ export function queueKeys(ns: string, name: string): LaneKeys {
     dead: `${base}:dead`,
     deadOrder: `${base}:deadOrder`,
     idle: `${base}:idle`,
+    objects: `${base}:objects`,
+    behind: `${base}:behind`,
+    parked: `${base}:parked`,
     remembered: `${base}:remembered`,
     forget: `${base}:forget`,
     rankedPrefix: `${base}:ranked:`,
@@ -306,7 +323,7 @@ function groupKeyOf(ns: string, key: string): KeyName | undefined {
 const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'items'],
-  ...['dead', 'deadOrder', 'idle', 'remembered', 'forget'],
+  ...['dead', 'deadOrder', 'idle', 'objects', 'behind', 'parked', 'remembered', 'forget'],
 ]
 const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
 

@@ -29,15 +29,20 @@ export const lanesOf = (items: readonly string[]): string => items.map((item) =>
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i)
 
-export async function clockedStore({ attempts = 3, ...options }: TestStoreOptions = {}) {
-  const { redis, namespace, keys } = await testStore({ attempts, ...options })
+export async function clockedStore({
+  attempts = 3,
+  ordered = false,
+  parks = false,
+  ...options
+}: TestStoreOptions = {}) {
+  const { redis, namespace, keys } = await testStore({ attempts, ordered, parks, ...options })
   let nowMs = 1_000_000
   let count = 0
   const ground = () => ({ keys, nowMs })
   const item = (lane: string, said: Partial<SentItem> = {}): SentItem => {
     count += 1
     const id = `i${String(count).padStart(6, '0')}`
-    const none = { delayMs: 0, ttlMs: 0, priority: 0, once: '', fingerprint: 'f' }
+    const none = { key: '', delayMs: 0, ttlMs: 0, priority: 0, once: '', fingerprint: 'f' }
     return { id, lane, ...none, envelope: `{}\n{"n":${count}}`, ...said }
   }
   const sendAll = (items: readonly SentItem[], { n = ++count, process = 'p' } = {}) =>
@@ -71,12 +76,15 @@ export async function clockedStore({ attempts = 3, ...options }: TestStoreOption
     },
     now: () => nowMs,
     make: (revision: number, { weights = {}, born = 1, applied = [0, 0], tries = attempts } = {}) =>
-      runScript(redis, makeScript, { ...ground(), revision, born, attempts: tries, applied, weights }),
+      runScript(redis, makeScript, { ...ground(), revision, born, attempts: tries, ordered, parks, applied, weights }),
     /** Takes events in: seqs one behind the other, in these lanes. */
-    accept: (lanes: readonly string[], { from = 1, partition = 0, revision = 1, born = 1 } = {}) => {
+    accept: (
+      lanes: readonly string[],
+      { from = 1, partition = 0, revision = 1, born = 1, keys: its = [] as readonly string[] } = {},
+    ) => {
       const items = lanes.map((lane, i) => ({
         lane,
-        item: routedItem(`${partition}-${from + i}`, from + i, lane, '', '{}\n{}'),
+        item: routedItem(`${partition}-${from + i}`, from + i, lane, '', '{}\n{}', its[i]),
       }))
       const input = { revision, born, partition, first: from, last: from + lanes.length - 1, items }
       return runScript(redis, acceptScript, { ...ground(), ...input })

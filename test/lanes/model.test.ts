@@ -172,7 +172,7 @@ class Walk {
         const work = { ...fresh, priority: one.priority, expires: one.ttl && reference.now + one.ttl }
         reference.send(work, one.delay)
         const sent = { id: work.id, lane: one.lane, delayMs: one.delay, ttlMs: one.ttl, priority: one.priority }
-        const item = { ...sent, once: '', fingerprint: 'f', envelope: sentEnvelope(work.id, one.lane) }
+        const item = { ...sent, key: '', once: '', fingerprint: 'f', envelope: sentEnvelope(work.id, one.lane) }
         const input = { ...ground, process: 'p', n: this.#count, items: [item] }
         expect(await this.#run(sendScript, input)).toEqual({ kind: 'sent', words: [work.id] })
         return

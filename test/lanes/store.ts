@@ -12,12 +12,20 @@ export type TestStore = Awaited<ReturnType<typeof testStore>>
 
 export interface TestStoreOptions {
   attempts?: number
+  ordered?: boolean
+  parks?: boolean
   partitions?: number
   /** Of another server than the one that all tests share. */
   url?: string
 }
 
-export async function testStore({ attempts = 3, partitions = 2, url }: TestStoreOptions = {}) {
+export async function testStore({
+  attempts = 3,
+  ordered = false,
+  parks = false,
+  partitions = 2,
+  url,
+}: TestStoreOptions = {}) {
   const redis = plainRedis(url)
   const namespace = freshNamespace()
   const keys = queueKeys(namespace, 'mail')
@@ -31,7 +39,7 @@ export async function testStore({ attempts = 3, partitions = 2, url }: TestStore
     plant: (script: typeof makeScript) => typeof makeScript = (script) => script,
   ) =>
     runScript(redis, plant(makeScript), {
-      ...{ keys, revision, born: 1, attempts, weights },
+      ...{ keys, revision, born: 1, attempts, ordered, parks, weights },
       applied: Array.from({ length: partitions }, () => 0),
     })
   await make()

@@ -82,7 +82,17 @@ const stream = processorKeys('ns', 'p')
 const cursors = new Map([[0, 1]])
 
 const lanes = { keys: queueKeys('ns', 'q') }
-const sent = { id: 'i', lane: 'l', delayMs: 0, ttlMs: 0, priority: 0, once: '', fingerprint: 'f', envelope: '{}' }
+const sent = {
+  id: 'i',
+  lane: 'l',
+  key: 'k',
+  delayMs: 0,
+  ttlMs: 0,
+  priority: 0,
+  once: '',
+  fingerprint: 'f',
+  envelope: '{}',
+}
 const settlements = [{ token: 't', id: 'i', outcome: { kind: 'ack' as const } }]
 const lease = { leaseMs: 1, worker: 'w', start: 's' }
 
@@ -145,7 +155,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   }),
   'src/sinks/stream/discard.lua': call(discardScript, { keys: stream, scope: 'letters', which: ['0-1'] }),
   'src/lanes/make.lua': call(makeScript, {
-    ...{ ...lanes, revision: 1, born: 1, attempts: 1, applied: [0] },
+    ...{ ...lanes, revision: 1, born: 1, attempts: 1, ordered: true, parks: true, applied: [0] },
     weights: { l: 2 },
   }),
   'src/lanes/send.lua': call(sendScript, { ...lanes, process: 'p', n: 1, items: [sent] }),

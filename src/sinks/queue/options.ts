@@ -20,6 +20,13 @@ export interface QueueOptions<P extends Pattern = Pattern> {
   /** Items per turn, by tenant; 1 where it says nothing, 0 pauses. */
   weights?: Readonly<Record<string, number>>
   retry?: QueueRetry
+  /** Of the items of one tenant with the same key one at a time, in order, through retries and crashes. Cannot be changed. Default false. */
+  ordered?: boolean
+  /**
+   * After the last attempt of an item: `skip` makes it a dead letter and goes on; `park`, of an ordered queue, sets its object aside with
+   * all that comes of it, until someone resumes or discards it. Default skip.
+   */
+  onPoison?: 'skip' | 'park'
   /** For how long a claimed item is its worker's. Renewed as long as the worker lives. Default '10s'. */
   lease?: Duration
   /** Puts this definition in place although another one was, less than ten minutes ago. */
@@ -33,6 +40,8 @@ export interface QueueSettings {
   attempts: number
   backoffMs: readonly [first: number, most: number]
   leaseMs: number
+  ordered: boolean
+  onPoison: 'skip' | 'park'
 }
 
 export interface CheckedQueue {
@@ -64,7 +73,9 @@ export interface WorkSettings {
   timeoutMs: number | undefined
 }
 
-const knownOfQueue = new Set<keyof QueueOptions>(['match', 'from', 'weights', 'retry', 'lease', 'force'])
+const knownOfQueue = new Set<keyof QueueOptions>([
+  ...['match', 'from', 'weights', 'retry', 'ordered', 'onPoison', 'lease', 'force'],
+] as (keyof QueueOptions)[])
 const knownOfRetry = new Set<keyof QueueRetry>(['attempts', 'backoff'])
 const knownOfWork = new Set<string>(['concurrency', 'batch', 'timeout', 'weights'])
 const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
@@ -125,12 +136,18 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
     ...groupProblems('retry', options.retry, knownOfRetry),
   ])
   const { match = null, from = 'now', weights = {}, retry = {}, lease = '10s', force = false } = options
+  const { ordered = false, onPoison = 'skip' } = options
   const { attempts = 5, backoff = ['1s', '5m'] } = retry
   if (!isPair(backoff))
     checks.problems.push(`retry.backoff must be two durations, as in ['1s', '5m']; got ${shown(backoff)}`)
   const [first, most] = isPair(backoff) ? backoff : ([0, 0] as const)
   if (!isStart(from))
     checks.problems.push(`from must be 'beginning', 'now', or a time in ms or Date; got ${shown(from)}`)
+  if (typeof ordered !== 'boolean') checks.problems.push(`ordered must be true or false; got ${shown(ordered)}`)
+  if (onPoison !== 'skip' && onPoison !== 'park')
+    checks.problems.push(`onPoison must be 'skip' or 'park'; got ${shown(onPoison)}`)
+  if (onPoison === 'park' && ordered !== true)
+    checks.problems.push("onPoison: 'park' sets objects aside, so it needs ordered: true")
   if (typeof force !== 'boolean') checks.problems.push(`force must be true or false; got ${shown(force)}`)
   const yearMs = 31_622_400_000
   const settings: QueueSettings = {
@@ -141,6 +158,8 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
       checks.duration('retry.backoff[1]', most, 0, yearMs),
     ],
     leaseMs: checks.duration('lease', lease, limits.leastLeaseMs, limits.mostLeaseMs),
+    ordered,
+    onPoison,
   }
   checks.done()
   for (const tenant of Object.keys(settings.weights)) checkTenant(tenant)

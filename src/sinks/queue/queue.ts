@@ -9,7 +9,7 @@ import { BusbarError, errorText } from '../../errors.ts'
 import { defaultTenant, limits } from '../../event.ts'
 import { checkText } from '../../event-checks.ts'
 import type { ClaimReply, Outcome } from '../../lanes/acts.ts'
-import { readItem } from '../../lanes/item.ts'
+import { keyWord, readItem } from '../../lanes/item.ts'
 import { laneLimits, type SentItem } from '../../lanes/scripts.ts'
 import type { LaneStore, LaneStores } from '../../lanes/store.ts'
 import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
@@ -109,6 +109,7 @@ export class QueueDoor {
       .digest('base64url')
     const item: Omit<SentItem, 'id'> = {
       lane: tenant,
+      key: keyWord(key ?? ''),
       delayMs: checkTime('delay', delay),
       ttlMs: checkTime('ttl', ttl),
       priority: checkPriority(priority),

@@ -1,7 +1,9 @@
 /** The stores behind the queues, as routing sees them: made, given events, taken away. */
+
+import { keyOf } from '../../envelope.ts'
 import { idWriter } from '../../event.ts'
 import type { AcceptedItem } from '../../lanes/acts.ts'
-import { routedItem } from '../../lanes/item.ts'
+import { keyWord, routedItem } from '../../lanes/item.ts'
 import { makeScript, removeScript } from '../../lanes/scripts.ts'
 import type { LaneStores } from '../../lanes/store.ts'
 import type { Connection } from '../../redis/connection.ts'
@@ -28,8 +30,9 @@ export class QueueSink implements RoutedSink {
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
     const { store, redis } = await this.#storeOf(subscription.name)
     const { revision, born } = subscription
-    const { attempts, weights } = subscription.options as unknown as QueueSettings
-    const make = () => runScript(redis, makeScript, { ...store.ground, revision, born, attempts, weights, applied })
+    const { attempts, weights, ordered, onPoison } = subscription.options as unknown as QueueSettings
+    const options = { attempts, weights, ordered, parks: onPoison === 'park' }
+    const make = () => runScript(redis, makeScript, { ...store.ground, revision, born, ...options, applied })
     for (let reply = await make(); reply === 'left'; reply = await make())
       await this.remove(subscription.name, born - 1)
   }
@@ -63,9 +66,12 @@ export class QueueSink implements RoutedSink {
 
   async #accept(ground: QueueSinkGround, partition: number, { subscription, events }: Delivery): Promise<Accepted> {
     const { name, revision, born } = subscription
+    const isOrdered = subscription.options.ordered === true
     const [first, last] = [events[0]!.seq, events.at(-1)!.seq]
     return (
-      await ground.stores.of(name).accept({ revision, born, partition, first, last, items: itemsOf(partition, events) })
+      await ground.stores
+        .of(name)
+        .accept({ revision, born, partition, first, last, items: itemsOf(partition, events, isOrdered) })
     ).kind
   }
 
@@ -75,10 +81,10 @@ export class QueueSink implements RoutedSink {
   }
 }
 
-function itemsOf(partition: number, events: Delivery['events']): AcceptedItem[] {
+function itemsOf(partition: number, events: Delivery['events'], isOrdered: boolean): AcceptedItem[] {
   const writeId = idWriter(partition)
   return events.map(({ seq, tenant, prev, envelope }) => ({
     lane: tenant,
-    item: routedItem(writeId(seq), seq, tenant, prev, envelope),
+    item: routedItem(writeId(seq), seq, tenant, prev, envelope, isOrdered ? keyWord(keyOf(envelope) ?? '') : ''),
   }))
 }

@@ -1,0 +1,121 @@
+-- Order per object: of one key one item at a time can be claimed.
+--
+-- An item with a key is its key's owner from when it lines up until it is gone: while it waits, is held, waits to be tried again or is
+-- parked. What comes of that key meanwhile lies behind it, in order, and is in no line. Whoever ends the owner lets the next one
+-- line up at the end of its lane; when there is none, the key is nobody's and leaves no trace. An item without a key is never in the way.
+
+local objects, behind, parked = KEYS[12], KEYS[13], KEYS[14]
+
+-- Objects; and items behind one of them.
+local most_parked, most_behind_parked = 10000, 10000
+
+-- Of the objects that were looked at, by field: where the first behind the owner lies, and the next one will; false when it has no owner.
+local first_behind, next_behind = {}, {}
+-- Fields and items that save() writes into `behind`.
+local to_lay = {}
+
+local function key_of(item) return match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ %-?%d+ (%S+) %d*\n') end
+
+local function object_field(lane, key) return name_of[lane] .. ' ' .. key end
+
+-- Of any number.
+local function load_objects(fields)
+  local missing = {}
+  for i = 1, #fields do
+    if first_behind[fields[i]] == nil then first_behind[fields[i]], missing[#missing + 1] = false, fields[i] end
+  end
+  for from = 1, #missing, 1000 do
+    local till = math.min(from + 999, #missing)
+    for i, packed in ipairs(redis.call('HMGET', objects, unpack(missing, from, till))) do
+      local field = missing[from + i - 1]
+      if packed then first_behind[field], next_behind[field] = struct.unpack('>I6I6', packed) end
+    end
+  end
+end
+
+local function lay_behind()
+  in_pieces('HSET', behind, to_lay)
+  to_lay = {}
+end
+
+-- An item comes: answers whether it may line up. Else it lies behind the owner of its key.
+local function admits(lane, item)
+  local key = is_ordered and key_of(item)
+  if not key then return true end
+  local field = object_field(lane, key)
+  load_objects({field})
+  if not first_behind[field] then
+    first_behind[field], next_behind[field] = 0, 0
+    return true
+  end
+  if next_behind[field] - first_behind[field] >= most_behind_parked and redis.call('HEXISTS', parked, field) == 1 then
+    bury(lane, match(item, '^%S+'), item, 'its object is parked, and ' .. most_behind_parked .. ' wait behind it already')
+    return false
+  end
+  to_lay[#to_lay + 1], to_lay[#to_lay + 2] = field .. ' ' .. struct.pack('>I6', next_behind[field]), item
+  next_behind[field] = next_behind[field] + 1
+  behind_of[lane], bytes_of[lane] = behind_of[lane] + 1, bytes_of[lane] + #item
+  count('behind', 1)
+  count('bytes', #item)
+  return false
+end
+
+-- Items are gone for good, or among the dead letters: the next of their objects line up, in this order. Answers how many.
+local function pass_on(lanes_of_gone, gone)
+  local fields, its_lane, taken, from_lane = {}, {}, {}, {}
+  for i = 1, #gone do
+    local key = key_of(gone[i])
+    if key then fields[#fields + 1], its_lane[#its_lane + 1] = object_field(lanes_of_gone[i], key), lanes_of_gone[i] end
+  end
+  load_objects(fields)
+  for i = 1, #fields do
+    local field = fields[i]
+    local place = first_behind[field]
+    if place and place < next_behind[field] then
+      taken[#taken + 1], from_lane[#from_lane + 1] = field .. ' ' .. struct.pack('>I6', place), its_lane[i]
+      first_behind[field] = place + 1
+    else
+      first_behind[field] = false
+    end
+  end
+  lay_behind()
+  for from = 1, #taken, 1000 do
+    local till = math.min(from + 999, #taken)
+    for i, item in ipairs(redis.call('HMGET', behind, unpack(taken, from, till))) do
+      local lane = from_lane[from + i - 1]
+      behind_of[lane], bytes_of[lane] = behind_of[lane] - 1, bytes_of[lane] - #item
+      count('behind', -1)
+      count('bytes', -#item)
+      line_up(lane, item)
+    end
+  end
+  in_pieces('HDEL', behind, taken)
+  return #taken
+end
+
+-- An item has had its last attempt: its object is parked if that is the queue's way, else it is a dead letter. Answers whether it is one,
+-- and the next of its object may line up.
+local function give_up(lane, id, item, reason)
+  local key = parks and key_of(item)
+  if not key or redis.call('HLEN', parked) >= most_parked then
+    bury(lane, id, item, reason)
+    return true
+  end
+  redis.call('HSET', parked, object_field(lane, key), format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
+  parked_of[lane] = parked_of[lane] + 1
+  return false
+end
+
+function save_objects()
+  lay_behind()
+  local there, gone = {}, {}
+  for field, first in pairs(first_behind) do
+    if first then
+      there[#there + 1], there[#there + 2] = field, struct.pack('>I6I6', first, next_behind[field])
+    else
+      gone[#gone + 1] = field
+    end
+  end
+  in_pieces('HSET', objects, there)
+  in_pieces('HDEL', objects, gone)
+end
