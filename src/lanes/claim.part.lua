@@ -34,6 +34,20 @@ function acts.claim()
     if is_ordered then gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = item, lane end
   end
 
+  -- Lane by lane, so that who lines up first does not hang on what a claim looks at first.
+  local function pass_on_by_lane()
+    local at = {}
+    for i = 1, #gone do at[i] = i end
+    table.sort(at, function(a, b)
+      local lane_a, lane_b = lanes_of_gone[a], lanes_of_gone[b]
+      if lane_a ~= lane_b then return name_of[lane_a] < name_of[lane_b] end
+      return a < b
+    end)
+    local sorted, their_lanes = {}, {}
+    for i = 1, #at do sorted[i], their_lanes[i] = gone[at[i]], lanes_of_gone[at[i]] end
+    return pass_on(their_lanes, sorted)
+  end
+
   -- What a lapsed lease held is to go back in line, or goes to the dead letters.
   local function bring_back_lease(lease, back)
     -- Only the youngest, if not all: what is left goes before them in the next call.
@@ -267,7 +281,7 @@ function acts.claim()
     end
     -- What was brought back and is not given here is for the others.
     local ready = brought_back - count_of_given
-    if is_ordered then ready = ready + pass_on(lanes_of_gone, gone) end
+    if #gone > 0 then ready = ready + pass_on_by_lane() end
     if paused then return {'paused', revision, written_now}, after, ready end
     if is_more or pieces <= 0 then given[4] = 1 end
     if count_of_given < n or n == 0 then

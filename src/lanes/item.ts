@@ -15,6 +15,8 @@ export interface ItemHeader {
   firstClaimedMs: number
   enqueuedMs: number
   priority: number
+  /** Of an ordered queue: what it is ordered by. */
+  key: string | undefined
   /** seq of the object's event before it, as text; '' for none. */
   prev: string
 }
@@ -66,6 +68,10 @@ class StoredItem implements Item {
 
   get priority(): number {
     return Number(this.#word(6))
+  }
+
+  get key(): string | undefined {
+    return this.#word(8) === undefined ? undefined : wordKey(this.#word(7))
   }
 
   get prev(): string {

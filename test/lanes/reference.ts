@@ -1,7 +1,8 @@
 /**
  * A store of lanes as plainly as it can be said: lists, maps, and a line of lanes. What the scripts must agree with.
  *
- * The line holds exactly the lanes that can give, next one first.
+ * The line holds exactly the lanes that can give, next one first. In an ordered store an object is there as long as an item of it is that
+ * may be claimed, is held, is to be tried again or is parked; the others of it lie behind.
  */
 import type { Outcome } from '../../src/lanes/acts.ts'
 
@@ -13,6 +14,8 @@ export interface Work {
   enqueued: number
   attempts: number
   first: number
+  /** Of an ordered store; '' without one. */
+  key: string
 }
 
 interface Lane {
@@ -32,6 +35,8 @@ interface Lease {
 
 const sweepMost = 100
 
+const objectOf = ({ lane, key }: Work): string => `${lane} ${key}`
+
 const oldestFirst = (works: readonly Work[]): Work[] =>
   [...works].sort((a, b) => a.enqueued - b.enqueued || (a.id < b.id ? -1 : 1))
 
@@ -39,6 +44,10 @@ export class ReferenceStore {
   now = 1_000_000
   attempts = 3
   paused = false
+  readonly ordered: boolean
+  readonly parks: boolean
+  readonly objects = new Map<string, Work[]>()
+  readonly parked = new Map<string, { work: Work; reason: string }>()
   readonly lanes = new Map<string, Lane>()
   line: string[] = []
   readonly later = new Map<string, { due: number; work?: Work }>()
@@ -46,7 +55,14 @@ export class ReferenceStore {
   readonly dead = new Map<string, { work: Work; reason: string; died: number }>()
   readonly applied = new Map<number, number>()
   readonly #touched = new Set<string>()
+  /** In the last claim. */
+  #expired: Work[] = []
   readonly counts = { in: 0, out: 0, expired: 0, dropped: 0, discarded: 0 }
+
+  constructor({ ordered = false, parks = false } = {}) {
+    this.ordered = ordered
+    this.parks = parks
+  }
 
   lane(name: string): Lane {
     let lane = this.lanes.get(name)
@@ -84,11 +100,45 @@ export class ReferenceStore {
     waiting.splice(at === -1 ? waiting.length : at, 0, work)
   }
 
+  /** It lines up, or lies behind the one of its object that is there. */
+  #arrive(work: Work): void {
+    const object = this.ordered && work.key !== '' ? objectOf(work) : undefined
+    const behind = object && this.objects.get(object)
+    if (behind) {
+      behind.push(work)
+      return
+    }
+    if (object) this.objects.set(object, [])
+    this.#enqueue(work)
+    this.#touch(work.lane)
+  }
+
+  /** They are there no more: the next of their objects line up. */
+  #passOn(gone: readonly Work[]): void {
+    for (const work of gone) {
+      const behind = this.objects.get(objectOf(work))
+      const next = behind?.shift()
+      if (next) {
+        this.#enqueue(next)
+        this.#touch(next.lane)
+      } else this.objects.delete(objectOf(work))
+    }
+  }
+
+  /** Answers whether it is there no more. */
+  #giveUp(work: Work, reason: string): boolean {
+    if (this.parks && work.key !== '') {
+      this.parked.set(objectOf(work), { work, reason })
+      return false
+    }
+    this.dead.set(work.id, { work, reason, died: this.now })
+    return true
+  }
+
   accept(partition: number, works: readonly (Work & { seq: number })[]): number {
     const applied = this.applied.get(partition) ?? 0
     const fresh = works.filter(({ seq }) => seq > applied)
-    for (const { seq: _, ...work } of fresh) this.#enqueue(work)
-    this.#touch(...fresh.map(({ lane }) => lane))
+    for (const { seq: _, ...work } of fresh) this.#arrive(work)
     this.#lineUp()
     this.applied.set(partition, Math.max(applied, works.at(-1)!.seq))
     this.counts.in += fresh.length
@@ -98,13 +148,8 @@ export class ReferenceStore {
   send(work: Work, delay: number): void {
     this.counts.in += 1
     if (delay > 0) this.later.set(work.id, { due: this.now + delay, work })
-    else this.#enqueue(work)
-    this.#touch(work.lane)
+    else this.#arrive(work)
     this.#lineUp()
-  }
-
-  #bury(work: Work, reason: string): void {
-    this.dead.set(work.id, { work, reason, died: this.now })
   }
 
   #putBack(works: readonly Work[]): void {
@@ -122,7 +167,9 @@ export class ReferenceStore {
 
   #givesUp = (work: Work): boolean => this.attempts > 0 && work.attempts >= this.attempts
 
-  #bringBack(): void {
+  /** Answers those that had their last attempt. */
+  #bringBack(): Work[] {
+    const gone: Work[] = []
     const lapsed = [...this.leases].filter(([, { ends }]) => ends <= this.now)
     lapsed.sort(([a, { ends: aEnds }], [b, { ends: bEnds }]) => aEnds - bEnds || (a < b ? -1 : 1))
     const back: Work[] = []
@@ -130,7 +177,7 @@ export class ReferenceStore {
       this.leases.delete(token)
       const after = oldestFirst([...items.values()]).map((work) => this.#tried(work, claimed))
       this.#touch(...after.map(({ lane }) => lane))
-      for (const work of after.filter(this.#givesUp)) this.#bury(work, 'lapsed')
+      gone.push(...after.filter(this.#givesUp).filter((work) => this.#giveUp(work, 'lapsed')))
       back.push(...after.filter((work) => !this.#givesUp(work)))
     }
     this.#putBack(back)
@@ -138,11 +185,14 @@ export class ReferenceStore {
     due.sort(([a, { due: aDue }], [b, { due: bDue }]) => aDue - bDue || (a < b ? -1 : 1))
     for (const [id, { work }] of due) {
       this.later.delete(id)
-      if (work) this.#enqueue(work)
+      // What was tried before is there already.
+      if (work?.attempts === 0) this.#arrive(work)
+      else if (work) this.#enqueue(work)
       else this.lane(id.slice(1)).waitsUntil = 0
-      this.#touch(work?.lane ?? id.slice(1))
+      if (work?.attempts !== 0) this.#touch(work?.lane ?? id.slice(1))
     }
     this.#lineUp()
+    return gone
   }
 
   /** Takes the next item by turns; the rest of a turn is credit only as long as the claim lasts no longer. */
@@ -167,11 +217,13 @@ export class ReferenceStore {
       const work = lane.waiting.shift()
       if (!work || work.expires === 0 || work.expires > this.now) return work
       this.counts.expired += 1
+      this.#expired.push(work)
     }
   }
 
   #take(n: number): Work[] {
     const taken: Work[] = []
+    this.#expired = []
     while (taken.length < n && !this.paused) {
       const work = this.#next(n - taken.length)
       if (!work) break
@@ -186,18 +238,27 @@ export class ReferenceStore {
       held.ends = this.now + leaseMs
       return [...held.items.values()]
     }
-    this.#bringBack()
+    const lapsed = this.#bringBack()
     const taken = this.#take(n)
+    this.#afterClaim([...lapsed, ...this.#expired])
     const items = new Map(taken.map((work) => [work.id, work]))
     if (taken.length > 0) this.leases.set(token, { ends: this.now + leaseMs, worker, start, claimed: this.now, items })
     return taken
   }
 
   pop(n: number): Work[] {
-    this.#bringBack()
+    const lapsed = this.#bringBack()
     const taken = this.#take(n)
+    this.#afterClaim([...lapsed, ...this.#expired, ...taken])
     this.counts.out += taken.length
     return taken
+  }
+
+  /** Who lines up by what a claim has ended does so lane by lane. */
+  #afterClaim(gone: readonly Work[]): void {
+    if (!this.ordered) return
+    this.#passOn([...gone].sort((a, b) => (a.lane < b.lane ? -1 : a.lane > b.lane ? 1 : 0)))
+    this.#lineUp()
   }
 
   /** Settles items of one lease alike. Answers the ids that it did not hold. */
@@ -210,25 +271,35 @@ export class ReferenceStore {
       lease?.items.delete(id)
     }
     if (lease?.items.size === 0) this.leases.delete(token)
-    this.#touch(...held.map(({ lane }) => lane))
-    for (const work of held) this.#settleOne(work, lease!.claimed, outcome)
-    if (outcome.kind === 'back' || outcome.kind === 'throttle') this.#putBack(held)
+    const isPut = outcome.kind === 'back' || outcome.kind === 'throttle'
+    if (isPut) this.#touch(...held.map(({ lane }) => lane))
+    const gone = held.filter((work) => this.#settleOne(work, lease!.claimed, outcome))
+    if (isPut) this.#putBack(held)
+    if (this.ordered) this.#passOn(gone)
     this.#lineUp()
     return ids.filter((id, i) => !held.some((work) => work.id === id) || ids.indexOf(id) !== i)
   }
 
-  #settleOne(work: Work, claimed: number, outcome: Outcome): void {
+  /** Answers whether it is there no more. */
+  #settleOne(work: Work, claimed: number, outcome: Outcome): boolean {
     const after = this.#tried(work, claimed)
-    if (outcome.kind === 'ack') this.counts.out += 1
-    else if (outcome.kind === 'throttle') {
+    if (outcome.kind === 'ack') {
+      this.counts.out += 1
+      return true
+    }
+    if (outcome.kind === 'throttle') {
       const lane = this.lane(work.lane)
       lane.waitsUntil = Math.max(lane.waitsUntil, this.now + outcome.forMs)
       this.later.set(`@${work.lane}`, { due: lane.waitsUntil })
     } else if (outcome.kind === 'dead' || (outcome.kind === 'retry' && this.#givesUp(after)))
-      this.#bury(after, outcome.reason)
+      return this.#giveUp(after, outcome.reason)
     else if (outcome.kind === 'retry' && outcome.afterMs > 0)
       this.later.set(work.id, { due: this.now + outcome.afterMs, work: after })
-    else if (outcome.kind === 'retry') this.#enqueue(after)
+    else if (outcome.kind === 'retry') {
+      this.#enqueue(after)
+      this.#touch(after.lane)
+    }
+    return false
   }
 
   renew(token: string, leaseMs: number): boolean {
@@ -248,9 +319,10 @@ export class ReferenceStore {
       return 'extended'
     }
     const after = this.#tried(work, lease.claimed)
-    if (this.#givesUp(after)) this.#bury(after, 'released')
-    else this.#enqueue(after, true)
-    this.#touch(work.lane)
+    if (!this.#givesUp(after)) {
+      this.#enqueue(after, true)
+      this.#touch(work.lane)
+    } else if (this.#giveUp(after, 'released') && this.ordered) this.#passOn([after])
     this.#lineUp()
     return 'released'
   }
@@ -271,8 +343,7 @@ export class ReferenceStore {
     for (const id of found) {
       const { work } = this.dead.get(id)!
       this.dead.delete(id)
-      this.#enqueue({ ...work, attempts: 0, first: 0, expires: 0 })
-      this.#touch(work.lane)
+      this.#arrive({ ...work, attempts: 0, first: 0, expires: 0 })
     }
     this.#lineUp()
     return found.length
@@ -282,6 +353,27 @@ export class ReferenceStore {
     const found = ids.filter((id) => this.dead.delete(id))
     this.counts.discarded += found.length
     return found.length
+  }
+
+  resume(objects: readonly string[]): number {
+    const found = objects.filter((object) => this.parked.has(object))
+    for (const object of found) {
+      const { work } = this.parked.get(object)!
+      this.parked.delete(object)
+      this.#enqueue({ ...work, attempts: 0, first: 0, expires: 0 })
+      this.#touch(work.lane)
+    }
+    this.#lineUp()
+    return found.length
+  }
+
+  /** Answers how many items they were. */
+  discardParked(objects: readonly string[]): number {
+    const found = objects.filter((object) => this.parked.delete(object))
+    const items = found.reduce((sum, object) => sum + 1 + this.objects.get(object)!.length, 0)
+    for (const object of found) this.objects.delete(object)
+    this.counts.discarded += items
+    return items
   }
 
   /** What other starts of this name hold goes back. */
@@ -296,6 +388,10 @@ export class ReferenceStore {
 
   get held(): number {
     return [...this.leases.values()].reduce((sum, { items }) => sum + items.size, 0)
+  }
+
+  get behind(): number {
+    return [...this.objects.values()].reduce((sum, { length }) => sum + length, 0)
   }
 
   get waiting(): number {

@@ -43,19 +43,20 @@ export async function testStore({
       applied: Array.from({ length: partitions }, () => 0),
     })
   await make()
-  return { redis, namespace, keys, make }
+  return { redis, namespace, keys, make, ordered, parks }
 }
 
 const envelopeOf = (id: string, lane: string): string => `{"type":"mail.sent","tenant":"${lane}"}\n{"id":"${id}"}`
 
 export const sentEnvelope = envelopeOf
 
-export const itemText = ({ id, expires, lane, attempts, first, enqueued, priority }: Work): string =>
-  `${id} ${expires} ${lane} ${attempts} ${first} ${enqueued} ${priority} \n${envelopeOf(id, lane)}`
+export const itemText = ({ id, expires, lane, attempts, first, enqueued, priority, key }: Work): string =>
+  `${id} ${expires} ${lane} ${attempts} ${first} ${enqueued} ${priority} ${key === '' ? '' : `${key} `}\n${envelopeOf(id, lane)}`
 
 export const workOf = (text: string): Work => {
-  const { id, lane, expiresMs, priority, enqueuedMs, attempts, firstClaimedMs } = readItem(text)
-  return { id, lane, expires: expiresMs, priority, enqueued: enqueuedMs, attempts, first: firstClaimedMs }
+  const { id, lane, expiresMs, priority, enqueuedMs, attempts, firstClaimedMs, key } = readItem(text)
+  const times = { expires: expiresMs, enqueued: enqueuedMs, first: firstClaimedMs }
+  return { id, lane, ...times, priority, attempts, key: key ?? '' }
 }
 
 const factsOf = ({ head: _, tail: __, ...record }: LaneRecord, waiting: number) => ({ ...record, waiting })
@@ -86,6 +87,13 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
     expect(works.map(({ id, lane }) => ({ id, lane }))).toEqual(items.map(({ id, lane }) => ({ id, lane })))
     leases[token] = { ends: Number(ends), items: works.sort(byId) }
   }
+  const behind: Record<string, Work[]> = {}
+  for (const [object, packed] of Object.entries(await redis.hgetallBuffer(keys.objects))) {
+    const [from, to] = [packed.readUIntBE(0, 6), packed.readUIntBE(6, 6)]
+    const fields = Array.from({ length: to - from }, (_, i) => placeField(object, from + i))
+    const texts = fields.length > 0 ? await redis.hmget(keys.behind, ...fields) : []
+    behind[object] = texts.map((text) => workOf(text!))
+  }
   const later = pairs(await redis.zrange(keys.later, '0', '-1', 'WITHSCORES'))
   const dead = await redis.hgetall(keys.dead)
   return {
@@ -99,6 +107,13 @@ export async function storedIn({ redis, keys }: { redis: TestStore['redis']; key
     /** Places in use: one for each item that waits or is held. */
     places: await redis.hlen(keys.items),
     waiting,
+    behind,
+    parked: Object.fromEntries(
+      Object.entries(await redis.hgetall(keys.parked)).map(([object, text]) => [
+        object,
+        workOf(text.split('\x1e')[2]!),
+      ]),
+    ),
     leases,
     later: Object.fromEntries(later.map(([id, due]) => [id, Number(due)])),
     laterItems: (await redis.hvals(keys.laterItems)).map(workOf).sort(byId),
@@ -123,6 +138,8 @@ export function expectedOf(reference: ReferenceStore) {
   return {
     line: reference.line,
     waiting: Object.fromEntries(lanes.map(([name, { waiting }]) => [name, waiting])),
+    behind: Object.fromEntries(reference.objects),
+    parked: Object.fromEntries([...reference.parked].map(([object, { work }]) => [object, work])),
     leases: Object.fromEntries(leases),
     later: Object.fromEntries([...reference.later].map(([id, { due }]) => [id, due])),
     laterItems: laterWorks.sort(byId),
