@@ -21,12 +21,14 @@ export const fsckChecks = {
   'queue-keys':
     'Every key of a queue belongs to a registered one, to a lane that has a record, to a lease that there is.',
   'queue-items':
-    'Every item is well formed, lies where its own text says, and in exactly one place: waiting, for later, held or dead.',
+    'Every item is well formed, lies where its own text says, and in exactly one place: waiting, behind another of its object, for later, held, parked or dead.',
   'queue-lanes':
     'Every lane with items has a record, and it counts what the lane has; at every place in use is an item.',
   'queue-counters':
     'What entered a queue is in it, or counted as gone; the counters are the sums over its lanes; as many places are in use as items wait or are held.',
   'queue-turns': 'In line are exactly the lanes that have something waiting, a weight, and no time to wait for.',
+  'queue-order':
+    'Of an object of an ordered queue exactly one item waits, is held, to be tried again or parked; the others lie behind it without a gap.',
   'queue-later':
     'Everything that waits for a time is there, and due at some time; a lane that waits is due when it says.',
   'queue-leases': 'Every lease has an end, a holder and items that are there.',

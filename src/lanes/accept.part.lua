@@ -8,10 +8,15 @@
 --        events        how many follow, each: lane, item
 --
 -- Replies {'accepted', items}    how many were new
+--         {'full', items}        so many were taken; the backlog of the next one's tenant is full, and it is held back with what follows
 --         {'outdated', revision} the subscription has changed: match again; nothing written
 --         {'gone'}               there is no such store, or one of an earlier subscription of that name; nothing written
 
 function acts.accept()
+  local texts, used, bytes, ready
+
+  local function seq_of(item) return match(item, '^%d+%-(%d+) ') end
+
   -- The objects of the events.
   local function fields_of(names, from, events)
     local fields = {}
@@ -20,6 +25,31 @@ function acts.accept()
       if key then fields[#fields + 1] = names[i] .. ' ' .. key end
     end
     return fields
+  end
+
+  -- Lines an item up; its text is written with the others.
+  local function line_up_soon(lane, name, item)
+    local size = #item
+    enters(lane)
+    if turn_of[lane] or gave[lane] then ready = ready + 1 end
+    texts[used + 1], texts[used + 2] = place_field(name, tail_of[lane]), item
+    tail_of[lane], bytes_of[lane] = tail_of[lane] + 1, bytes_of[lane] + size
+    used, bytes = used + 2, bytes + size
+  end
+
+  local function write_texts()
+    in_pieces('HSET', items_at, texts)
+    count('waiting', used / 2)
+    count('bytes', bytes)
+    texts, used, bytes = {}, 0, 0
+  end
+
+  -- A tenant has no room for it. Answers whether the item was dealt with; else there is room now.
+  local function is_turned_away(lane, item)
+    write_texts()
+    if overflow == 'drop-oldest' and drop_oldest(lane) then return false end
+    bury(lane, match(item, '^%S+'), item, full_reason())
+    return true
   end
 
   return function(at)
@@ -36,29 +66,33 @@ function acts.accept()
     local applied = tonumber(asked_for[field] or 0)
     if applied >= last then return {'accepted', 0}, after, 0 end
 
-    local names, texts, used, bytes, ready, entered = {}, {}, 0, 0, 0, 0
+    local names, entered, up_to, kind = {}, 0, argv[at + 4], 'accepted'
+    texts, used, bytes, ready = {}, 0, 0, 0
     for i = 1, events do names[i] = argv[from + 2 * i - 2] end
     load_all(names)
     if is_ordered then load_objects(fields_of(names, from, events)) end
     for i = 1, events do
       local item = argv[from + 2 * i - 1]
-      local is_new = applied < first or tonumber(match(item, '^%d+%-(%d+) ')) > applied
-      if is_new then entered = entered + 1 end
-      if is_new and admits(loaded[names[i]], item) then
-        local lane, size = loaded[names[i]], #item
-        enters(lane)
-        if turn_of[lane] or gave[lane] then ready = ready + 1 end
-        texts[used + 1], texts[used + 2] = place_field(names[i], tail_of[lane]), item
-        tail_of[lane], bytes_of[lane] = tail_of[lane] + 1, bytes_of[lane] + size
-        used, bytes = used + 2, bytes + size
+      if applied < first or tonumber(seq_of(item)) > applied then
+        local lane = loaded[names[i]]
+        local full = limits and is_full(lane)
+        if full and overflow == 'hold' then
+          -- What was taken is applied; with none of it nothing has changed.
+          kind, up_to = 'full', i > 1 and seq_of(argv[from + 2 * i - 3]) or asked_for[field]
+          break
+        end
+        entered = entered + 1
+        if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item)) then
+          line_up_soon(lane, names[i], item)
+        end
       end
     end
-    in_pieces('HSET', items_at, texts)
-    count('waiting', used / 2)
-    count('bytes', bytes)
+    write_texts()
     count('in', entered)
-    asked_for[field] = argv[at + 4]
-    note(field, argv[at + 4])
-    return {'accepted', entered}, after, ready
+    if up_to then
+      asked_for[field] = up_to
+      note(field, up_to)
+    end
+    return {kind, entered}, after, ready
   end
 end

@@ -17,7 +17,7 @@ export interface Accept {
   items: readonly AcceptedItem[]
 }
 
-export type AcceptReply = { kind: 'accepted'; items: number } | { kind: 'outdated' } | { kind: 'gone' }
+export type AcceptReply = { kind: 'accepted' | 'full'; items: number } | { kind: 'outdated' } | { kind: 'gone' }
 
 export interface Claim {
   /** Undefined takes the items for good. */
@@ -130,13 +130,13 @@ const claimWords = (claim: Claim): ScriptArg[] => [
 ]
 
 type RawSettled = ['settled', ...number[]] | ['gone']
-type RawAccepted = ['accepted', number] | ['outdated', number] | ['gone']
+type RawAccepted = ['accepted' | 'full', number] | ['outdated', number] | ['gone']
 
 export const readSettled = ([kind, ...places]: RawSettled): SettleReply =>
   kind === 'settled' ? { kind, stale: places.map((place) => place - 1) } : { kind }
 
 export const readAccepted = ([kind, items]: RawAccepted): AcceptReply =>
-  kind === 'accepted' ? { kind, items: items! } : { kind }
+  kind === 'accepted' || kind === 'full' ? { kind, items: items! } : { kind }
 
 export function readClaimed(raw: RawClaim): ClaimReply {
   if (raw[0] !== 'claimed') return { kind: raw[0] }

@@ -6,11 +6,13 @@
  */
 import { shown } from '../errors.ts'
 import type { Finding, FsckCheck } from '../fsck-checks.ts'
+import { OrderJudge } from './fsck-order.ts'
 import type { FsckAnswer, FsckAsk, FsckSeen } from './scripts.ts'
 
 /** Of a whole store, as its counters say. */
 export interface StoreCounts {
   waiting: number
+  behind: number
   held: number
   bytes: number
   in: number
@@ -25,13 +27,18 @@ export interface StoreCounts {
   places: number
   remembered: number
   weights: number
+  objects: number
+  /** Items behind others of their objects that are there. */
+  laid: number
+  parked: number
   weighted: number
   leases: number
 }
 
 const countNames: readonly (keyof StoreCounts)[] = [
-  ...(['waiting', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'] as const),
-  ...(['later', 'dead', 'lanes', 'places', 'remembered', 'weights', 'weighted', 'leases'] as const),
+  ...(['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'] as const),
+  ...(['later', 'dead', 'lanes', 'places', 'remembered', 'weights', 'objects', 'laid', 'parked'] as const),
+  ...(['weighted', 'leases'] as const),
 ]
 
 export const readCounts = (counters: readonly string[]): StoreCounts =>
@@ -44,6 +51,8 @@ interface Lane {
   later: number
   held: number
   dead: number
+  parked: number
+  behind: number
 }
 
 interface DescribedItem {
@@ -54,11 +63,16 @@ interface DescribedItem {
   tenant: string
 }
 
-type Place = 'waiting' | 'later' | 'held' | 'dead'
+type Place = 'waiting' | 'later' | 'held' | 'dead' | 'parked' | 'behind'
+
+const inRecord = ['waiting', 'bytes', 'later', 'held', 'dead', 'parked', 'behind'] as const
+
+/** Until someone resumes it. */
+const forever = 2 ** 52
 
 const waitingOf = (name: string, pieces: number): FsckAsk => ({ what: 'waiting', from: '0', name, pieces })
 
-const nothing = (): Lane => ({ waiting: 0, bytes: 0, later: 0, held: 0, dead: 0 })
+const nothing = (): Lane => ({ waiting: 0, bytes: 0, later: 0, held: 0, dead: 0, parked: 0, behind: 0 })
 
 /** Takes answers in, in any order; knows what is wrong in them. */
 export class StoreJudge {
@@ -72,12 +86,14 @@ export class StoreJudge {
   readonly #places = new Map<string, Place>()
   /** HSCAN may answer a field twice. */
   readonly #taken = new Set<string>()
+  readonly #order: OrderJudge
   #counts = readCounts([])
   #marks: string | undefined
   #changed = false
 
   constructor(queue: string) {
     this.#queue = queue
+    this.#order = new OrderJudge(queue)
   }
 
   /** It looked the same with every answer. */
@@ -111,7 +127,7 @@ export class StoreJudge {
     for (const name of this.#met.keys())
       if (!this.#lanes.has(name)) this.#suspectLane(this.#whole, 'queue-lanes', name, 'it has items, but no record')
     this.#judgeSums(this.#counts)
-    return [...this.#local, ...this.#whole]
+    return [...this.#local, ...this.#whole, ...this.#order.findings()]
   }
 
   #takeAnswer(ask: FsckAsk, answer: FsckAnswer): FsckAsk[] {
@@ -145,23 +161,25 @@ export class StoreJudge {
       held = 0,
       dead = 0,
       notBefore = 0,
-      ,
+      parked = 0,
+      behind = 0,
       weight = 0,
+      mayHoldMore = 0,
       rankedThere,
-    ] = values.slice(0, 11).map(Number)
-    const [turn, due] = values.slice(11) as [string, string]
+    ] = values.slice(0, 13).map(Number)
+    const [turn, due] = values.slice(13) as [string, string]
     const suspect = (check: FsckCheck, problem: string) => this.#suspectLane(this.#local, check, name!, problem)
     const waiting = tail - head + ranked
-    this.#lanes.set(name!, { waiting, bytes, later, held, dead })
+    this.#lanes.set(name!, { waiting, bytes, later, held, dead, parked, behind })
     if (head > tail) suspect('queue-lanes', `its places go from ${head} to before ${tail}`)
     if (ranked !== rankedThere)
       suspect('queue-lanes', `its record says ${ranked} out of their order, there are ${rankedThere}`)
-    if (waiting + later + held + dead + notBefore === 0) suspect('queue-lanes', 'it has a record, but nothing to count')
-    const gives = waiting > 0 && weight > 0 && notBefore === 0
+    if (waiting + later + held + dead + parked + behind + notBefore === 0) suspect('queue-lanes', 'it has a record, but nothing to count')
+    const gives = waiting > 0 && weight > 0 && notBefore === 0 && mayHoldMore === 1
     if (gives && turn === '') suspect('queue-turns', 'it can give, but is not in line: nobody gets its items')
     if (!gives && turn !== '') suspect('queue-turns', 'it is in line, but cannot give')
-    if (notBefore > 0 && due === '') suspect('queue-later', 'it has to wait, but is never due')
-    if (due !== '' && notBefore !== Number(due))
+    if (notBefore > 0 && notBefore < forever && due === '') suspect('queue-later', 'it has to wait, but is never due')
+    if (due !== '' && notBefore !== forever && notBefore !== Number(due))
       suspect('queue-later', `it waits until ${notBefore}, but is due at ${due}`)
     return waiting > 0 ? [waitingOf(name!, waiting)] : []
   }
@@ -178,8 +196,8 @@ export class StoreJudge {
       }
     }
     met.bytes += bytes
-    // All of the lane in one answer: its bytes can be judged whatever else goes on.
-    if (from === '0' && next === '' && Number(record[0]) !== bytes)
+    // All of the lane in one answer: its bytes can be judged whatever else goes on, unless some lie behind others.
+    if (from === '0' && next === '' && this.#lanes.get(name)?.behind === 0 && Number(record[0]) !== bytes)
       this.#suspectLane(this.#local, 'queue-lanes', name, `its record says ${record[0]} bytes, there are ${bytes}`)
   }
 
@@ -210,6 +228,13 @@ export class StoreJudge {
         return this.#takeStored(name, third, 'later')
       case 'leases':
         return this.#takeLease(row, suspect)
+      case 'objects':
+        if (second === undefined) return suspect('queue-order', `object ${shown(name)}`, 'it cannot be read')
+        return this.#order.takeObject(name, Number(second), Number(third))
+      case 'behind':
+        return this.#takeBehind(name, second)
+      case 'parked':
+        return this.#takeOfObject(name, second, 'parked')
       case 'dead':
         if (second === '') suspect('queue-dead', `letter ${shown(name)}`, 'it is not in the order')
         else if (third === '') suspect('queue-dead', `letter ${shown(name)}`, 'it cannot be read')
@@ -238,6 +263,24 @@ export class StoreJudge {
     }
   }
 
+  /** An item under its object. */
+  #takeOfObject(object: string, text: string, place: Place): DescribedItem | undefined {
+    const item = this.#takeItem(text.split(' '), place, `object ${shown(object)}`)
+    if (!item) return undefined
+    this.#metOf(item.lane)[place] += 1
+    const key = text.split(' ')[6]
+    if (`${item.lane} ${key}` !== object) this.#suspectItem(item.id, `it lies under the object ${shown(object)}`)
+    return item
+  }
+
+  #takeBehind(field: string, text: string): void {
+    const end = field.lastIndexOf(' ')
+    const [object, place] = [field.slice(0, end), Number(field.slice(end + 1))]
+    const item = this.#takeOfObject(object, text, 'behind')
+    this.#order.takeBehind(object, place)
+    if (item) this.#metOf(item.lane).bytes += item.bytes
+  }
+
   /** An item under its id in a hash. */
   #takeStored(field: string, text: string, place: Place): void {
     const item = this.#takeItem(text.split(' '), place, `item ${shown(field)}`)
@@ -246,7 +289,7 @@ export class StoreJudge {
   }
 
   #takeItem(described: readonly string[], place: Place, where: string): DescribedItem | undefined {
-    const [id, lane, bytes, priority, tenant] = described
+    const [id, lane, bytes, priority, tenant, attempts, key] = described
     if (id === '?') {
       this.#local.push({
         ...{ check: 'queue-items', where: `${where} of queue ${shown(this.#queue)}` },
@@ -257,6 +300,9 @@ export class StoreJudge {
     if (tenant === '-') this.#suspectItem(id!, 'what follows its header is no envelope with data')
     else if (tenant !== lane)
       this.#suspectItem(id!, `it is of the lane ${shown(lane)}, but its event of the tenant ${shown(tenant)}`)
+    // What waits for its first time is nobody's yet.
+    const isOwner = place !== 'dead' && place !== 'behind' && (place !== 'later' || attempts !== '0')
+    if (key !== undefined && key !== '-' && isOwner) this.#order.takeOwner(`${lane} ${key}`, id!)
     const before = this.#places.get(id!)
     if (before === undefined) this.#places.set(id!, place)
     else
@@ -268,13 +314,18 @@ export class StoreJudge {
   }
 
   #judgeCounts(counts: StoreCounts): void {
-    const { waiting, later, held, dead, out, expired, dropped, discarded, weights, weighted } = counts
-    const accounted = waiting + later + held + dead + out + expired + dropped + discarded
+    const { waiting, behind, later, held, dead, parked, out, expired, dropped, discarded, weights, weighted } = counts
+    const accounted = waiting + behind + later + held + dead + parked + out + expired + dropped + discarded
     const where = `queue ${shown(this.#queue)}`
     if (waiting + held !== counts.places)
       this.#local.push({
         ...{ check: 'queue-counters', where },
         problem: `${waiting} items wait and ${held} are held, but ${counts.places} places are in use`,
+      })
+    if (behind !== counts.laid)
+      this.#local.push({
+        ...{ check: 'queue-counters', where },
+        problem: `${behind} items lie behind others, but ${counts.laid} are there`,
       })
     if (counts.in !== accounted)
       this.#local.push({
@@ -291,7 +342,7 @@ export class StoreJudge {
   }
 
   #judgeMet(name: string, lane: Lane, met: Lane): void {
-    for (const what of ['waiting', 'bytes', 'later', 'held', 'dead'] as const)
+    for (const what of inRecord)
       if (lane[what] !== met[what])
         this.#suspectLane(
           this.#whole,
@@ -302,7 +353,7 @@ export class StoreJudge {
   }
 
   #judgeSums(counts: StoreCounts): void {
-    for (const what of ['waiting', 'bytes', 'later', 'held', 'dead'] as const) {
+    for (const what of inRecord) {
       let sum = 0
       for (const lane of this.#lanes.values()) sum += lane[what]
       if (sum !== counts[what])

@@ -1,16 +1,19 @@
 #!lua flags=no-writes,allow-oom
 -- Look at pieces of a store, all of them at one instant. Nothing is changed.
 --
--- KEYS[12] remembered  hash  as in send.lua
--- KEYS[13] forget      zset  as in send.lua
+-- KEYS[15] remembered  hash  as in send.lua
+-- KEYS[16] forget      zset  as in send.lua
 -- ARGV[6] most         pieces per answer, about
 -- ARGV[7…] asks        each: what, where to begin, of which name:
---   'lanes'       {lane, record…, weight, how many are among its ranked, its turn or '', when it is due or ''}; {lane} when its
+--   'lanes'       {lane, record…, weight, whether it may hold more, how many are among its ranked, its turn or '', when it is due or ''}; {lane} when its
 --                 record cannot be read
 --   'turns'       {lane}: in line without a record
 --   'later'       {member}: due, but no item and no lane with a record
 --   'laterItems'  {field, when it is due or '', item}
 --   'leases'      {token, when it lapses, id, item, id, item…}; without an item where none is
+--   'objects'     {object, place of the first behind its owner, place of the next one to come}; {object} when it cannot be read
+--   'behind'      {object .. ' ' .. place, item}
+--   'parked'      {object, item}
 --   'dead'        {field, when it died by the order or '', when by the letter or '', item}
 --   'deadOrder'   {id}: of no letter
 --   'remembered'  {field}: never forgotten
@@ -18,27 +21,29 @@
 --   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
 --   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
 --
--- An item is described: "<id> <lane> <bytes> <priority> <tenant by its envelope or ->", or "? <bytes>" when it cannot be read.
+-- An item is described: "<id> <lane> <bytes> <priority> <tenant by its envelope or -> <attempts> <key or ->", or "? <bytes>" when it cannot
+-- be read.
 --
 -- Replies {'seen', marks, totals, answer…}  marks: changes with the store; an answer for each ask: {where to go on or '', row…}
 --         {'gone'}                           there is no such store
 
 local argv = ARGV
-local remembered, forget = KEYS[12], KEYS[13]
+local remembered, forget = KEYS[15], KEYS[16]
 local most = tonumber(argv[6])
 
 if not revision then return {'gone'} end
 
 local concat, insert = table.concat, table.insert
 
-local header = '^(%S+) %d+ (%S+) %d+ %d+ %d+ (%-?%d+) %d*\n'
+local header = '^(%S+) %d+ (%S+) (%d+) %d+ %d+ (%-?%d+) (%S- ?)%d*\n'
 local whole = header .. '{"type":"[^"\\]+","tenant":"([^"\\]+)"[^\n]*}\n.'
 
 local function described(item)
-  local id, lane, priority, tenant = match(item, whole)
-  if not id then id, lane, priority = match(item, header) end
+  local id, lane, attempts, priority, key, tenant = match(item, whole)
+  if not id then id, lane, attempts, priority, key = match(item, header) end
   if not id then return '? ' .. #item end
-  return id .. ' ' .. lane .. ' ' .. #item .. ' ' .. priority .. ' ' .. (tenant or '-')
+  key = match(key, '^(%S+) $') or '-'
+  return id .. ' ' .. lane .. ' ' .. #item .. ' ' .. priority .. ' ' .. (tenant or '-') .. ' ' .. attempts .. ' ' .. key
 end
 
 local function numbers(...)
@@ -60,12 +65,13 @@ end
 local function lane_row(name, record)
   if #record ~= record_bytes then return {name} end
   local head, tail, bytes, held = struct.unpack(record_format, record)
-  local ranked, later_ones, dead_ones, wait, credit = 0, 0, 0, 0, 0
+  local ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones = 0, 0, 0, 0, 0, 0, 0
   if byte(record, rest_at) == 43 then
-    ranked, later_ones, dead_ones, wait, credit = struct.unpack(rest_format, record, rest_at + 1)
+    ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones = struct.unpack(rest_format, record, rest_at + 1)
   end
-  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, wait, credit)
+  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, wait, parked_ones, behind_ones)
   insert(row, is_weighted and redis.call('HGET', weights, name) or '1')
+  insert(row, held < cap_of_lane and '1' or '0')
   insert(row, 1, name)
   insert(row, redis.call('ZCARD', ranked_prefix .. name))
   insert(row, score(turns, name))
@@ -88,6 +94,19 @@ local function letter_row(id, letter)
   return {id, score(dead_order, id), died or '', described(item or '')}
 end
 
+local function object_row(object, packed)
+  if #packed ~= 12 then return {object} end
+  local first, next_one = struct.unpack('>I6I6', packed)
+  return {object, format('%.0f', first), format('%.0f', next_one)}
+end
+
+-- Behind the last space are six bytes: a place.
+local function behind_row(field, item)
+  return {sub(field, 1, -7) .. format('%.0f', struct.unpack('>I6', sub(field, -6))), described(item)}
+end
+
+local function parked_row(object, letter) return {object, described(match(letter, '^%d+\30[^\30]*\30(.*)$') or '')} end
+
 local function without(key)
   return function(field)
     if redis.call('HEXISTS', key, field) == 0 then return {field} end
@@ -107,6 +126,9 @@ local sections = {
     return scan('HSCAN', later_items, from, function(id, item) return {id, score(later, id), described(item)} end)
   end,
   leases = function(from) return scan('ZSCAN', leases, from, lease_row) end,
+  objects = function(from) return scan('HSCAN', objects, from, object_row) end,
+  behind = function(from) return scan('HSCAN', behind, from, behind_row) end,
+  parked = function(from) return scan('HSCAN', parked, from, parked_row) end,
   dead = function(from) return scan('HSCAN', dead, from, letter_row) end,
   deadOrder = function(from) return scan('ZSCAN', dead_order, from, without(dead)) end,
   remembered = function(from)
@@ -161,7 +183,7 @@ function sections.held(_, name) return stray(held_prefix, has_lease, name) end
 -- As the store has them, without `turn`; then what is there.
 local totals = {}
 for i = 2, #counters do totals[#totals + 1] = known[counters_at + i] or '0' end
-for _, key in ipairs({later_items, dead, lanes, items_at, remembered, weights}) do totals[#totals + 1] = redis.call('HLEN', key) end
+for _, key in ipairs({later_items, dead, lanes, items_at, remembered, weights, objects, behind, parked}) do totals[#totals + 1] = redis.call('HLEN', key) end
 totals[#totals + 1] = is_weighted and 1 or 0
 totals[#totals + 1] = redis.call('ZCARD', leases)
 

@@ -16,7 +16,7 @@ export type LookAtStore = (most: number, asks: readonly FsckAsk[]) => Promise<Fs
 
 const sections = [
   ...['lanes', 'turns', 'later', 'laterItems', 'leases'],
-  ...['dead', 'deadOrder', 'remembered', 'forget'],
+  ...['objects', 'behind', 'parked', 'dead', 'deadOrder', 'remembered', 'forget'],
 ]
 
 // A piece takes Redis about 5 µs, most of it for the description of an item: 2 ms for a step.
@@ -64,8 +64,9 @@ function stepOf(asks: readonly FsckAsk[], from: number): FsckAsk[] {
 async function lookAtOnce(queue: string, look: LookAtStore, before: StoreJudge): Promise<StoreJudge | undefined> {
   let known = before
   for (let i = 0; i < tries; i += 1) {
-    const { waiting, later, held, dead, lanes, leases, remembered } = known.counts
-    if (waiting + later + held + dead + lanes + leases + remembered > piecesAtOnce) return undefined
+    const { waiting, behind, later, held, dead, parked, objects, lanes, leases, remembered } = known.counts
+    const pieces = waiting + behind + later + held + dead + parked + objects + lanes + leases + remembered
+    if (pieces > piecesAtOnce) return undefined
     const lists = known.waitingLanes()
     const asks = [...beginning(), ...lists]
     const seen = await look(2 * piecesAtOnce, asks)

@@ -6,8 +6,9 @@
 -- ARGV[8] attempts      how often an item is tried; 0: for ever
 -- ARGV[9] ordered       1: one item of a key at a time, for as long as there is this store; 0: whatever waits
 -- ARGV[10] parks        1: after its last attempt the object of an item is set aside
--- ARGV[11] partitions   how many `applied` follow
--- ARGV[12…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
+-- ARGV[11] limits       as store.part.lua reads them; '' for none
+-- ARGV[12] partitions   how many `applied` follow
+-- ARGV[13…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
 --
 -- Replies {'made'}                there was none
 --         {'raised'}              attempts and weights are those of this definition now
@@ -15,7 +16,7 @@
 --         {'left'}                one is left of an earlier subscription of that name, or a part of it: it has to be removed first;
 --                                 nothing written
 
-local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[11])
+local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[12])
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
@@ -28,7 +29,7 @@ end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
 
 local names, weighed = {}, {}
-for at = 12 + partitions, #ARGV, 2 do
+for at = 13 + partitions, #ARGV, 2 do
   names[#names + 1] = ARGV[at]
   weighed[ARGV[at]] = ARGV[at + 1]
 end
@@ -36,19 +37,30 @@ end
 if is_weighted then
   for _, name in ipairs(redis.call('HKEYS', weights)) do names[#names + 1] = name end
 end
+-- Those that hold something may hold more now, or less.
+local its_limits = ARGV[11]
+if its_limits ~= (limits or '') then
+  for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+    local lease = read_lease(token)
+    for _, name in ipairs(lease and lease.names or {}) do names[#names + 1] = name end
+  end
+end
 load_all(names)
+cap_of_lane = cap_in(its_limits)
 redis.call('DEL', weights)
 for lane = 1, lane_count do
+  local before = weight_of[lane]
   weight_of[lane] = tonumber(weighed[name_of[lane]] or 1)
   if weighed[name_of[lane]] then redis.call('HSET', weights, name_of[lane], weighed[name_of[lane]]) end
   -- The rest of a turn that was begun under another weight.
-  credit_of[lane] = 0
+  if weight_of[lane] ~= before then credit_of[lane] = 0 end
 end
 redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', ARGV[10])
+if its_limits == '' then redis.call('HDEL', store, 'limits', 'paced') else redis.call('HSET', store, 'limits', its_limits) end
 if is_new then
   redis.call('HSET', store, 'ordered', ARGV[9])
-  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[12 + partition]) end
+  for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[13 + partition]) end
 end
 save()
 local ready = 0

@@ -1,5 +1,6 @@
 /** The scripts of lanes/, with what they are given and what they answer. */
 import type { LaneKeys } from '../redis/keys.ts'
+import { limitWords, type QueueLimits } from './limits.ts'
 import { defineScript, type ScriptArg } from '../redis/script.ts'
 
 /** Every script is given this. */
@@ -46,7 +47,7 @@ const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.
 
 const parts = {
   around: [new URL('./store.part.lua', import.meta.url)],
-  within: [new URL('./items.part.lua', import.meta.url), new URL('./order.part.lua', import.meta.url)],
+  within: [new URL('./items.part.lua', import.meta.url), new URL('./order.part.lua', import.meta.url), new URL('./limits.part.lua', import.meta.url)],
 }
 export const plannedParts = { ...parts, within: [...parts.within, new URL('./plan.part.lua', import.meta.url)] }
 
@@ -59,6 +60,7 @@ export interface MakeInput extends StoreInput {
   ordered: boolean
   /** After its last attempt the object of an item is set aside. */
   parks: boolean
+  limits: QueueLimits
   applied: readonly number[]
   weights: Readonly<Record<string, number>>
 }
@@ -74,6 +76,7 @@ export const makeScript = defineScript({
     Number.isFinite(input.attempts) ? input.attempts : 0,
     input.ordered ? 1 : 0,
     input.parks ? 1 : 0,
+    limitWords(input.limits),
     input.applied.length,
     ...input.applied,
     ...Object.entries(input.weights).flat(),

@@ -16,11 +16,6 @@ local acts, argv = {}, ARGV
 function acts.settle()
   local words_of = {ack = 1, back = 1, retry = 3, dead = 2, throttle = 2}
 
-  local function wait_for(lane, ms)
-    not_before[lane] = math.max(not_before[lane], now + ms)
-    redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
-  end
-
   -- Items that are gone, or dead letters, and their lanes: others of their objects may be next.
   local gone, lanes_of_gone
 
@@ -54,7 +49,7 @@ function acts.settle()
       enters(lane)
       return 1
     end
-    wait_for(lane, tonumber(argv[first + 1]))
+    wait_until(lane, now + tonumber(argv[first + 1]))
     return 0
   end
 
@@ -106,6 +101,8 @@ function acts.settle()
       count('out', #names)
     end
     count('held', -#names)
+    -- Others may hold more now.
+    if limits then ready = ready + #names end
     return at + 3 + size * step, place + size, ready
   end
 

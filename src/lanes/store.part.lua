@@ -1,7 +1,7 @@
 -- What all scripts of lanes/ begin with: the keys of a store, its lanes as they were and as they are to be.
 --
 -- KEYS[1] store        hash  revision (fence of accept), born (revision of the creation), defined (revision whose options these
---                            are), attempts, paused, pausedAt (ms), weighted, ordered, parks; turn (number given last);
+--                            are), attempts, paused, pausedAt (ms), weighted, ordered, parks, limits; turn (number given last); paced (ms);
 --                            applied:<partition>; worker:<name> -> its start; waiting, behind, held, bytes (now);
 --                            in, out, expired, dropped, discarded (ever)
 -- KEYS[2] turns        zset  lane -> its number in line: exactly the lanes that can give
@@ -28,18 +28,18 @@
 -- An item is one text, "<id> <expires ms or 0> <lane> <attempts> <first claimed ms> <enqueued ms> <priority> <prev>\n<envelope>"; in an
 -- ordered queue its key is a word before prev, if it has one. Its attempts are those that have ended; a held item is in one more.
 --
--- A lane can give when it has something waiting, a weight, and no time to wait for. `turns` holds exactly these: every
--- script that touches a lane ends with save(), which puts it in line or takes it out.
+-- A lane can give when it has something waiting, a weight, no time to wait for, and holds less than it may. `turns` holds exactly these:
+-- every script that touches a lane ends with save(), which puts it in line or takes it out.
 
 local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, asked = tonumber(ARGV[1]), ARGV[5]
 local format, sub, byte = string.format, string.sub, string.byte
 
--- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked and behind, or in
--- their place dashes: mostly they are all 0. It has 97 bytes: a hash with a value of more than 64 is a table from its first field on,
--- and its cost does not grow with its lanes.
-local record_format, rest_format = '<ddddd', '<ddddddd'
-local record_bytes, rest_at = 97, 41
+-- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked, behind and paced, or
+-- in their place dashes: mostly they are all 0. It has 105 bytes: a hash with a value of more than 64 is a table from its first field
+-- on, and its cost does not grow with its lanes.
+local record_format, rest_format = '<ddddd', '<dddddddd'
+local record_bytes, rest_at = 105, 41
 
 if not now then
   local time = redis.call('TIME')
@@ -48,13 +48,20 @@ end
 
 -- Read and written with one command each: for a single item that is what a call costs.
 local counters = {'turn', 'waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
-local read = {'revision', 'attempts', 'paused', 'weighted', 'born', 'ordered', 'parks', unpack(counters)}
+local read = {'revision', 'attempts', 'paused', 'weighted', 'born', 'ordered', 'parks', 'limits', 'paced', unpack(counters)}
 for name in string.gmatch(asked, '%S+') do read[#read + 1] = name end
 local known = redis.call('HMGET', store, unpack(read))
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
 local is_weighted, born = known[4] == '1', tonumber(known[5])
 local is_ordered, parks = known[6] == '1', known[7] == '1'
-local counters_at, asked_at = 7, 7 + #counters
+local counters_at, asked_at = 9, 9 + #counters
+-- "<held per lane> <held in all> <share> <ms per item> <ms of them at once> <the same per lane> <backlog per lane> <overflow>", 0 for none.
+local limits = known[8]
+local function cap_in(words)
+  local cap = tonumber(string.match(words or '', '^%d+') or 0)
+  return cap > 0 and cap or math.huge
+end
+local cap_of_lane = cap_in(limits)
 local asked_for = {}
 for i = asked_at + 1, #read do asked_for[read[i]] = known[i] end
 local turn_before = tonumber(known[counters_at + 1] or 0)
@@ -68,7 +75,7 @@ local no_record = struct.pack(record_format, 2 ^ 40, 2 ^ 40, 0, 0, 0) .. no_rest
 -- A lane is a number here, and what is known of it lies in these lists: a table for each would cost as much as all else.
 local lane_count, loaded, counted = 0, {}, {}
 local name_of, weight_of, head_of, tail_of, bytes_of, held_of, left_of = {}, {}, {}, {}, {}, {}, {}
-local ranked_of, later_of, dead_of, not_before, credit_of, parked_of, behind_of = {}, {}, {}, {}, {}, {}, {}
+local ranked_of, later_of, dead_of, not_before, credit_of, parked_of, behind_of, paced_of = {}, {}, {}, {}, {}, {}, {}, {}
 -- Whether it is in line; the number that it is to have there; how many items it is to give.
 local gave, turn_of, planned = {}, {}, {}
 
@@ -80,7 +87,10 @@ local function note(name, value) noted[#noted + 1], noted[#noted + 2] = name, va
 
 local function waits_in(lane) return tail_of[lane] - head_of[lane] + ranked_of[lane] end
 
-local function gives(lane) return tail_of[lane] - head_of[lane] + ranked_of[lane] > 0 and weight_of[lane] > 0 and not_before[lane] == 0 end
+local function gives(lane)
+  return tail_of[lane] - head_of[lane] + ranked_of[lane] > 0 and weight_of[lane] > 0 and not_before[lane] == 0
+    and held_of[lane] < cap_of_lane
+end
 
 local function load_lane(name, record, weight)
   local lane = lane_count + 1
@@ -88,11 +98,11 @@ local function load_lane(name, record, weight)
   name_of[lane], weight_of[lane], turn_of[lane] = name, weight, false
   head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane] = struct.unpack(record_format, record)
   if byte(record, rest_at) == 43 then
-    ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane] =
-      struct.unpack(rest_format, record, rest_at + 1)
+    ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane],
+      paced_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
   else
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
-    parked_of[lane], behind_of[lane] = 0, 0
+    parked_of[lane], behind_of[lane], paced_of[lane] = 0, 0, 0
   end
   gave[lane] = gives(lane)
 end
@@ -130,7 +140,9 @@ end
 
 -- Something comes to a lane: if it is not in line, and can give then, its turn is behind those of all others.
 local function enters(lane)
-  if not gave[lane] and not turn_of[lane] and weight_of[lane] > 0 and not_before[lane] == 0 then turn_of[lane] = next_turn() end
+  if not gave[lane] and not turn_of[lane] and weight_of[lane] > 0 and not_before[lane] == 0 and held_of[lane] < cap_of_lane then
+    turn_of[lane] = next_turn()
+  end
 end
 
 -- Of any number of names.
@@ -196,11 +208,15 @@ local function save()
   local records, count_of_records, gone = {}, 0, {}
   for lane = 1, lane_count do
     local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_of[lane] + behind_of[lane]
-    if tail_of[lane] - head_of[lane] + held_of[lane] + rest > 0 then
+    if paced_of[lane] <= now then paced_of[lane] = 0 end
+    local is_empty = tail_of[lane] - head_of[lane] + held_of[lane] + rest == 0
+    -- There is nothing of it but what it has used of its rate: kept as long as that counts.
+    if is_empty and paced_of[lane] > 0 then redis.call('ZADD', KEYS[5], math.ceil(paced_of[lane]), '@' .. name_of[lane]) end
+    if not is_empty or paced_of[lane] > 0 then
       records[count_of_records + 1], records[count_of_records + 2] = name_of[lane], struct.pack(record_format, head_of[lane],
         tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane])
-        .. (rest + credit_of[lane] == 0 and no_rest or '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane],
-          not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane]))
+        .. (rest + credit_of[lane] + paced_of[lane] == 0 and no_rest or '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane],
+          not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane], paced_of[lane]))
       count_of_records = count_of_records + 2
     else
       gone[#gone + 1] = name_of[lane]

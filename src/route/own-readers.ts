@@ -193,7 +193,8 @@ export class OwnReaders {
     if (outcome === 'outdated') return void load().catch(() => undefined)
     if (own.reported) return
     own.reported = true
-    const problem = typeof outcome === 'object' ? outcome.problem : 'no answer'
+    const silent = outcome === 'full' ? 'the backlog of a tenant is full' : 'no answer'
+    const problem = typeof outcome === 'object' ? outcome.problem : silent
     report('sink.behind', { subscription: own.subscription.name, problem })
   }
 

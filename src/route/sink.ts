@@ -38,7 +38,8 @@ export interface Delivery {
   readonly events: readonly Routed[]
 }
 
-export type Accepted = 'accepted' | 'outdated' | 'gone'
+/** `full`: there is no room for some of it yet; what came before that was taken. */
+export type Accepted = 'accepted' | 'full' | 'outdated' | 'gone'
 
 export interface RoutedSink {
   /**

@@ -33,9 +33,10 @@ export async function clockedStore({
   attempts = 3,
   ordered = false,
   parks = false,
+  limits = {},
   ...options
 }: TestStoreOptions = {}) {
-  const { redis, namespace, keys } = await testStore({ attempts, ordered, parks, ...options })
+  const { redis, namespace, keys } = await testStore({ attempts, ordered, parks, limits, ...options })
   let nowMs = 1_000_000
   let count = 0
   const ground = () => ({ keys, nowMs })

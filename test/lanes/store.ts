@@ -2,6 +2,7 @@
 import { expect, onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
 import { type LaneRecord, placeField, readLease, readRecord, waitingIn } from '../../src/lanes/record.ts'
+import type { QueueLimits } from '../../src/lanes/limits.ts'
 import { makeScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -14,6 +15,7 @@ export interface TestStoreOptions {
   attempts?: number
   ordered?: boolean
   parks?: boolean
+  limits?: QueueLimits
   partitions?: number
   /** Of another server than the one that all tests share. */
   url?: string
@@ -23,6 +25,7 @@ export async function testStore({
   attempts = 3,
   ordered = false,
   parks = false,
+  limits = {},
   partitions = 2,
   url,
 }: TestStoreOptions = {}) {
@@ -39,7 +42,7 @@ export async function testStore({
     plant: (script: typeof makeScript) => typeof makeScript = (script) => script,
   ) =>
     runScript(redis, plant(makeScript), {
-      ...{ keys, revision, born: 1, attempts, ordered, parks, weights },
+      ...{ keys, revision, born: 1, attempts, ordered, parks, limits, weights },
       applied: Array.from({ length: partitions }, () => 0),
     })
   await make()

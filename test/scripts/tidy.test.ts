@@ -155,7 +155,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   }),
   'src/sinks/stream/discard.lua': call(discardScript, { keys: stream, scope: 'letters', which: ['0-1'] }),
   'src/lanes/make.lua': call(makeScript, {
-    ...{ ...lanes, revision: 1, born: 1, attempts: 1, ordered: true, parks: true, applied: [0] },
+    ...{ ...lanes, revision: 1, born: 1, attempts: 1, ordered: true, parks: true, limits: {}, applied: [0] },
     weights: { l: 2 },
   }),
   'src/lanes/send.lua': call(sendScript, { ...lanes, process: 'p', n: 1, items: [sent] }),

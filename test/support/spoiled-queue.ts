@@ -27,10 +27,10 @@ export interface SpoiledQueue {
 
 /** As store.part.lua packs it. */
 export function packRecord(record: LaneRecord): Buffer {
-  const { head, tail, bytes, ranked, later, held, dead, left, notBefore, credit, parked, behind } = record
-  const packed = Buffer.alloc(97, '+')
+  const { head, tail, bytes, ranked, later, held, dead, left, notBefore, credit, parked, behind, paced } = record
+  const packed = Buffer.alloc(105, '+')
   for (const [i, number] of [head, tail, bytes, held, left].entries()) packed.writeDoubleLE(number, 8 * i)
-  for (const [i, number] of [ranked, later, dead, notBefore, credit, parked, behind].entries())
+  for (const [i, number] of [ranked, later, dead, notBefore, credit, parked, behind, paced].entries())
     packed.writeDoubleLE(number, 41 + 8 * i)
   return packed
 }
@@ -79,7 +79,7 @@ export async function soundQueue(): Promise<SpoiledQueue> {
 export async function fillLane(redis: Redis, keys: LaneKeys, lane: string, ids: readonly string[]): Promise<void> {
   const texts = ids.map((id) => `${id} 0 ${lane} 0 0 1 0 \n{"type":"mail","tenant":"${lane}"}\n1`)
   const bytes = texts.reduce((sum, text) => sum + text.length, 0)
-  const empty = { ranked: 0, later: 0, held: 0, dead: 0, left: 0, notBefore: 0, credit: 0, parked: 0, behind: 0 }
+  const empty = { ranked: 0, later: 0, held: 0, dead: 0, left: 0, notBefore: 0, credit: 0, parked: 0, behind: 0, paced: 0 }
   const turn = await redis.hincrby(keys.store, 'turn', 1)
   await redis
     .pipeline()

@@ -2,6 +2,7 @@
 import { asked, type Duration, parseDuration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { checkTenant } from '../../event-checks.ts'
+import type { Overflow, QueueLimits, Rate } from '../../lanes/limits.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
 import { groupProblems, unknownOptions } from '../../unknown-name.ts'
 
@@ -10,6 +11,27 @@ export interface QueueRetry {
   attempts?: number
   /** Waits first the one time, doubling, at most the other. Default ['1s', '5m']. */
   backoff?: readonly [first: Duration, most: Duration]
+}
+
+/** So many in so long, and so many at once. */
+export interface RateOption {
+  max: number
+  per: Duration
+}
+
+export interface LimitOptions {
+  /** Items that all workers together hold at once. */
+  inFlight?: number
+  /** The same, of one tenant. */
+  inFlightPerTenant?: number
+  /** Of what is held, the most that one tenant may have while others wait: 0.01 to 1. */
+  maxShare?: number
+  rate?: RateOption
+  ratePerTenant?: RateOption
+  /** Items of one tenant that may wait. Then `send` is refused, and events follow `overflow`. */
+  backlog?: number
+  /** `hold` (default): they stay in the log until there is room; `drop-oldest`: the tenant's oldest item goes; `dead`: the new one is a dead letter. */
+  overflow?: Overflow
 }
 
 export interface QueueOptions<P extends Pattern = Pattern> {
@@ -27,6 +49,7 @@ export interface QueueOptions<P extends Pattern = Pattern> {
    * all that comes of it, until someone resumes or discards it. Default skip.
    */
   onPoison?: 'skip' | 'park'
+  limits?: LimitOptions
   /** For how long a claimed item is its worker's. Renewed as long as the worker lives. Default '10s'. */
   lease?: Duration
   /** Puts this definition in place although another one was, less than ten minutes ago. */
@@ -42,6 +65,7 @@ export interface QueueSettings {
   leaseMs: number
   ordered: boolean
   onPoison: 'skip' | 'park'
+  limits: QueueLimits
 }
 
 export interface CheckedQueue {
@@ -74,9 +98,13 @@ export interface WorkSettings {
 }
 
 const knownOfQueue = new Set<keyof QueueOptions>([
-  ...['match', 'from', 'weights', 'retry', 'ordered', 'onPoison', 'lease', 'force'],
+  ...['match', 'from', 'weights', 'retry', 'ordered', 'onPoison', 'limits', 'lease', 'force'],
 ] as (keyof QueueOptions)[])
 const knownOfRetry = new Set<keyof QueueRetry>(['attempts', 'backoff'])
+const knownOfLimits = new Set<keyof LimitOptions>([
+  ...['inFlight', 'inFlightPerTenant', 'maxShare', 'rate', 'ratePerTenant', 'backlog', 'overflow'],
+] as (keyof LimitOptions)[])
+const overflows: readonly Overflow[] = ['hold', 'drop-oldest', 'dead']
 const knownOfWork = new Set<string>(['concurrency', 'batch', 'timeout', 'weights'])
 const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
 const limits = { weights: 1_000, weight: 1_000, leastLeaseMs: 100, mostLeaseMs: 86_400_000, batch: 1_000 } as const
@@ -108,6 +136,12 @@ class Checks {
     return least
   }
 
+  rate(name: string, value: RateOption): Rate {
+    this.problems.push(...groupProblems(name, value, new Set(['max', 'per'])))
+    const { max, per } = (value ?? {}) as RateOption
+    return { max: this.whole(`${name}.max`, max, 1, 1_000_000_000), perMs: this.duration(`${name}.per`, per, 1, 86_400_000) }
+  }
+
   /** By name, each of at least so much. */
   weights(weights: unknown, least: number): Record<string, number> {
     if (typeof weights !== 'object' || weights === null || Array.isArray(weights)) {
@@ -134,6 +168,7 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
   const checks = new Checks([
     ...unknownOptions(options, knownOfQueue),
     ...groupProblems('retry', options.retry, knownOfRetry),
+    ...groupProblems('limits', options.limits, knownOfLimits),
   ])
   const { match = null, from = 'now', weights = {}, retry = {}, lease = '10s', force = false } = options
   const { ordered = false, onPoison = 'skip' } = options
@@ -160,11 +195,35 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
     leaseMs: checks.duration('lease', lease, limits.leastLeaseMs, limits.mostLeaseMs),
     ordered,
     onPoison,
+    limits: checkLimits(checks, options.limits ?? {}),
   }
   checks.done()
   for (const tenant of Object.keys(settings.weights)) checkTenant(tenant)
   if (match !== null) parsePattern(match)
   return { match, from, force, settings }
+}
+
+/** Only what was given: an equal definition is the same text. */
+function checkLimits(checks: Checks, options: LimitOptions): QueueLimits {
+  const limits: QueueLimits = {}
+  for (const name of ['inFlight', 'inFlightPerTenant', 'backlog'] as const)
+    if (options[name] !== undefined) limits[name] = checks.whole(`limits.${name}`, options[name], 1, 1_000_000_000)
+  for (const name of ['rate', 'ratePerTenant'] as const)
+    if (options[name] !== undefined) limits[name] = checks.rate(`limits.${name}`, options[name])
+  const { maxShare, overflow } = options
+  if (maxShare !== undefined) {
+    if (typeof maxShare !== 'number' || !(maxShare >= 0.01 && maxShare <= 1))
+      checks.problems.push(`limits.maxShare must be from 0.01 to 1; got ${shown(maxShare)}`)
+    limits.maxShare = maxShare
+  }
+  if (overflow !== undefined) {
+    if (!overflows.includes(overflow))
+      checks.problems.push(`limits.overflow must be one of ${overflows.join(', ')}; got ${shown(overflow)}`)
+    if (options.backlog === undefined)
+      checks.problems.push('limits.overflow says what becomes of events beyond limits.backlog, so it needs that')
+    limits.overflow = overflow
+  }
+  return limits
 }
 
 function isStart(from: unknown): boolean {

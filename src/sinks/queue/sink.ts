@@ -30,8 +30,8 @@ export class QueueSink implements RoutedSink {
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
     const { store, redis } = await this.#storeOf(subscription.name)
     const { revision, born } = subscription
-    const { attempts, weights, ordered, onPoison } = subscription.options as unknown as QueueSettings
-    const options = { attempts, weights, ordered, parks: onPoison === 'park' }
+    const { attempts, weights, ordered, onPoison, limits } = subscription.options as unknown as QueueSettings
+    const options = { attempts, weights, ordered, parks: onPoison === 'park', limits }
     const make = () => runScript(redis, makeScript, { ...store.ground, revision, born, ...options, applied })
     for (let reply = await make(); reply === 'left'; reply = await make())
       await this.remove(subscription.name, born - 1)

@@ -1,0 +1,72 @@
+-- Limits: how many may be held, how many in which time, how many may wait. Whoever is limited is not in line, so that nobody asks in vain.
+--
+-- A rate is kept as one time, `paced`: up to when what was given has used it up. So many items may be ahead of now as there may be at once;
+-- only what is given counts.
+
+local cap_of_store, share, store_every, store_at_once, lane_every, lane_at_once = math.huge, 0, 0, 0, 0, 0
+local most_backlog, overflow = math.huge, 'hold'
+if limits then
+  local words = {}
+  for word in string.gmatch(limits, '%S+') do words[#words + 1] = word end
+  share, store_every, store_at_once = tonumber(words[3]), tonumber(words[4]), tonumber(words[5])
+  lane_every, lane_at_once, overflow = tonumber(words[6]), tonumber(words[7]), words[9]
+  if words[2] ~= '0' then cap_of_store = tonumber(words[2]) end
+  if words[8] ~= '0' then most_backlog = tonumber(words[8]) end
+end
+
+-- Until someone resumes it.
+local forever = 2 ^ 52
+
+-- Of the store.
+local paced_until = tonumber(known[9] or 0)
+
+local function held_in_all() return tonumber(known[counters_at + 4] or 0) + (counted.held or 0) end
+
+-- How many of a rate there may be now.
+local function left_of_rate(paced, every, at_once)
+  return math.floor((at_once - (math.max(paced, now) - now)) / every + 0.000001)
+end
+
+-- How many more a lane may give, whatever waits there and besides its share.
+local function may_give(lane)
+  local most = cap_of_lane - held_of[lane] - planned[lane]
+  if lane_every == 0 then return most end
+  return math.min(most, left_of_rate(paced_of[lane], lane_every, lane_at_once) - planned[lane])
+end
+
+-- How many a lane may hold as long as others wait, and how many lanes may be above that.
+local function share_limits(wanted)
+  if share == 0 then return math.huge, 0 end
+  return math.max(1, math.floor(share * (held_in_all() + wanted))), math.ceil(1 / share)
+end
+
+-- Nothing of the lane is given before then.
+local function wait_until(lane, ms)
+  not_before[lane] = math.max(not_before[lane], math.ceil(ms))
+  redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
+end
+
+local function is_full(lane) return waits_in(lane) + behind_of[lane] + later_of[lane] >= most_backlog end
+
+local function full_reason() return format('the backlog of its tenant is full: %.0f', most_backlog) end
+
+-- Room for one more at the end of the lane: its first item is dropped, and counted. Answers whether there was one.
+local function drop_oldest(lane)
+  local field = head_of[lane] < tail_of[lane] and place_field(name_of[lane], head_of[lane])
+  if field then
+    head_of[lane] = head_of[lane] + 1
+  else
+    local key = ranked_prefix .. name_of[lane]
+    local place = redis.call('ZRANGE', key, 0, 0)[1]
+    if not place then return false end
+    redis.call('ZREM', key, place)
+    ranked_of[lane], field = ranked_of[lane] - 1, name_of[lane] .. ' ' .. place
+  end
+  local item = redis.call('HGET', items_at, field)
+  redis.call('HDEL', items_at, field)
+  left_of[lane] = left_of[lane] + 1
+  waits(lane, -1, -#item)
+  count('dropped', 1)
+  if is_ordered then pass_on({lane}, {item}) end
+  return true
+end
