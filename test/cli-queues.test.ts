@@ -56,7 +56,7 @@ describe('looking', () => {
     expect(shown).toMatch(/^name +mail\nmatch +order\.\*\nwaiting +3\nlater +1\nheld +1\n/)
     expect(shown).toMatch(/\nlease +10s\nretry +2 attempts, waiting 10ms to 10ms\nweights +acme=3\n\n/)
     expect(shown).toMatch(
-      /\ntenant +weight +waiting +oldest +in flight +later +dead\nacme +3 +2 +\S+s +1 +0 +0\nzebra +1 +1 +\S+s +0 +0 +0\n/,
+      /\ntenant +weight +waiting +oldest +in flight +later +dead +paused\nacme +3 +2 +\S+s +1 +0 +0 +-\nzebra +1 +1 +\S+s +0 +0 +0 +-\n/,
     )
     expect(shown.split('\n').slice(-3).join('\n')).toMatch(/acme .*mail .*2\n\S+ +mail\.\S+ +acme .*3\n$/)
     expect(shown).not.toContain('\u001b')
@@ -65,6 +65,37 @@ describe('looking', () => {
     expect((whole!.next as { data: unknown }[]).map(({ data }) => data)).toEqual([2, 3, { to: 'b' }])
     expect((await cli('queue', 'mail', '--limit', '1')).stderr).toContain('2 more tenants: --limit shows more.')
     expect((await bus.queues.get('mail')).waiting).toBe(3)
+  })
+
+  test('what waits of paused and throttled tenants counts for the oldest, and says until when', async () => {
+    const { bus, cli, open, facts } = await place({ weights: { off: 0 } })
+    await open.send(1, { tenant: 'off' })
+    expect((await facts()).oldestMs).toBeGreaterThanOrEqual(0)
+    const queue = (await cli('queue', 'mail')).stdout
+    expect(queue).toMatch(/\noldest +\d\S*s\n/)
+    expect(queue).toMatch(/\noff +0 +1 +\S+s +0 +0 +0 +weight 0\n/)
+    await bus.queues.put('slow')
+    await (await bus.queues.open('slow')).send(1, { tenant: 'acme' })
+    bus.work([{ name: 'slow' }], (_, context) => context.throttle('1h'))
+    await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.tenants('slow'))[0]?.throttledUntil != null)
+    const [acme] = await bus.queues.tenants('slow')
+    expect(acme!.throttledUntil! - Date.now()).toBeGreaterThan(3_500_000)
+    const slow = (await cli('queue', 'slow')).stdout
+    expect(slow).toMatch(/\noldest +\d\S*s\n/)
+    expect(slow).toMatch(/\nacme +1 +1 +\S+s +0 +0 +0 +until \S+Z\n/)
+  })
+
+  test('the oldest of more tenants than are looked at one by one is found among those that cannot give', async () => {
+    const { bus, open, facts } = await place({ weights: { off: 0 } })
+    await open.send(1, { tenant: 'off' })
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    await Promise.all(Array.from({ length: 1_001 }, (_, n) => open.send(n, { tenant: `t${n}` })))
+    const tenants = await bus.queues.tenants('mail', { limit: 2_000 })
+    const [off] = tenants.filter(({ tenant }) => tenant === 'off')
+    expect(off!.oldestMs).toBeGreaterThanOrEqual(100)
+    expect(await facts()).toMatchObject({ waiting: 1_002, tenants: 1_002 })
+    expect((await facts()).oldestMs).toBeGreaterThanOrEqual(off!.oldestMs!)
   })
 
   test('pause, resume, rm', async () => {

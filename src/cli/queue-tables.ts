@@ -70,11 +70,18 @@ export function queueFactLines(facts: QueueFacts, { colors }: Output): string[] 
 
 export function tenantLines(tenants: readonly TenantFacts[], { colors }: Output): string[] {
   const numbers = ['weight', 'waiting', 'oldest', 'in flight', 'later', 'dead'].map(right)
-  const rows = tenants.map(({ tenant, weight, waiting, oldestMs, held, later, dead }) => [
-    ...[tenant, countText(weight), countText(waiting), ageText(oldestMs)],
-    ...[held, later, dead].map(countText),
+  const rows = tenants.map((facts) => [
+    ...[facts.tenant, countText(facts.weight), countText(facts.waiting), ageText(facts.oldestMs)],
+    ...[facts.held, facts.later, facts.dead].map(countText),
+    pausedText(facts),
   ])
-  return tableLines([{ title: 'tenant' }, ...numbers], rows, colors.bold)
+  const columns = [{ title: 'tenant' }, ...numbers, { title: 'paused', paint: colors.red }]
+  return tableLines(columns, rows, colors.bold)
+}
+
+function pausedText({ weight, throttledUntil }: TenantFacts): string {
+  if (weight === 0) return 'weight 0'
+  return throttledUntil === null ? '-' : `until ${timeText(throttledUntil)}`
 }
 
 export function matchLines(matches: readonly MatchFacts[], { colors }: Output): string[] {
