@@ -77,6 +77,7 @@ describe('definitions', () => {
     [{ lease: '1ms' }, 'SETTING_INVALID', 'lease must be from 100 ms'],
     [{ lease: 'soon' }, 'SETTING_INVALID', 'lease must be a duration'],
     [{ retry: { attempts: 0 } }, 'SETTING_INVALID', 'retry.attempts must be a whole number from 1'],
+    [{ retry: { backoff: ['5m', '1s'] } }, 'SETTING_INVALID', 'the first wait and then the longest'],
     [{ retry: { attempt: 1 } }, 'BODY_INVALID', '"attempt" is unknown'],
     [{ weights: { acme: -1 } }, 'SETTING_INVALID', 'weights.acme must be a whole number from 0'],
     [{ from: 'yesterday' }, 'PARAMETER_INVALID', '"from" must be beginning, now, or a time'],
