@@ -133,7 +133,7 @@ export const errorTable = {
     404,
     false,
     (e: { name: string; meant?: string | undefined; orProcessor?: boolean }) =>
-      `There is no queue ${e.orProcessor ? 'or processor ' : ''}${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` ${e.orProcessor ? 'and `busbar streams` list' : 'lists'} those there are.`,
+      `There is no queue ${e.orProcessor ? 'or processor ' : ''}${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` ${e.orProcessor ? 'and `busbar streams` list' : 'lists'} those there are${e.meant ? '' : ', `busbar queue put` makes a queue'}.`,
   ),
   LEASE_LOST: row(
     409,

@@ -109,7 +109,84 @@ describe('looking', () => {
     expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('1 waiting, 0 later, 0 held, 0 dead')])
     expect((await facts()).waiting).toBe(1)
     expect((await cli('queue', 'rm', 'mail', '--yes')).stdout).toBe('mail is removed.\n')
-    expect((await cli('queues')).stderr).toContain('There is no queue in namespace')
+    expect((await cli('queues')).stderr).toMatch(
+      /^There is no queue in namespace .* yet; --namespace names another one\.\n`.* queue put mail --match 'mail\.\*' .*` makes one\.\n$/,
+    )
+    expect((await cli('match', 'acme', 'a.b')).stderr).toMatch(
+      /There is no subscription .* queue put mail .* makes one/,
+    )
+    expect((await cli('queue', 'mail')).stderr).toContain('`busbar queue put` makes a queue.')
+  })
+
+  test('that nothing runs, so that nothing enters a queue, is said until something does', async () => {
+    const { bus, namespace, cli, facts } = await place({ match: 'order.*' })
+    await bus.queues.put('sent')
+    await bus.publish('order.paid', 1)
+    const looks = [['queues'], ['queue', 'mail'], ['match', 'acme', 'order.paid']]
+    const said = new RegExp(
+      `Nothing runs in namespace ${namespace}: what is published enters no queue until a process does\\. ` +
+        `\`.* up --redis \\S+ --namespace ${namespace}\` starts one\\.\n$`,
+    )
+    for (const look of looks) expect((await cli(...look)).stderr).toMatch(said)
+    for (const look of looks) expect((await cli(...look, '--json')).stderr).toBe('')
+    // What is sent enters it whoever runs.
+    expect((await cli('queue', 'sent')).stderr).not.toContain('Nothing runs')
+    await bus.run({ signals: false })
+    await eventually(async () => (await facts()).waiting === 1)
+    for (const look of looks) expect((await cli(...look)).stderr).toBe('')
+  })
+
+  test('put makes a queue, changes it, and refuses what cannot be', async () => {
+    const { bus, cli, json } = await place()
+    const words = ['queue', 'put', 'billing', '--match', 'order.*', '--match', 'acme:mail.>', '--weight', 'acme=3']
+    const whole = [...words, '--weight', 'zebra=0', '--attempts', '8', '--backoff', '2s,1m', '--lease', '30s']
+    const made = await cli(...whole)
+    expect([made.code, made.stdout]).toEqual([
+      0,
+      `billing is created.
+match      order.*, acme:mail.>
+lease      30s
+retry      8 attempts, waiting 2s to 1m
+weights    acme=3, zebra=0
+`,
+    ])
+    expect(made.stderr).toContain('Nothing runs in namespace')
+    expect(await bus.queues.get('billing')).toMatchObject({
+      ...{ match: ['order.*', 'acme:mail.>'], weights: { acme: 3, zebra: 0 } },
+      ...{ attempts: 8, backoffMs: [2_000, 60_000], leaseMs: 30_000 },
+    })
+    const once = await cli('queue', 'put', 'billing', '--attempts', '1')
+    expect(once.stdout).toMatch(/^billing is changed\.\nmatch +-\nlease +10s\nretry +1 attempt, no retries\n/)
+    expect([once.stderr, (await cli('queue', 'put', 'billing', '--attempts', '1')).stdout]).toEqual([
+      '',
+      expect.stringMatching(/^billing is as it was\.\n/),
+    ])
+    const refused = await cli(...whole)
+    expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('`busbar queue put --force`')])
+    expect(await json(...whole, '--force')).toMatchObject([{ change: 'changed', name: 'billing', attempts: 8 }])
+    await bus.publish('order.paid', 1)
+    const early = ['queue', 'put', 'early', '--match', 'order.*', '--from', 'beginning', '--attempts', 'Infinity']
+    expect(await json(...early)).toMatchObject([{ change: 'created', match: 'order.*', attempts: 0 }])
+    await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.get('early')).waiting === 1)
+    expect((await bus.queues.list()).map(({ name }) => name)).toEqual(['billing', 'early', 'mail'])
+  })
+
+  test.each([
+    [['--match', 'a..b'], 'error PATTERN_INVALID: '],
+    [['--weight', 'acme'], 'Parameter "weight" must be a tenant and its items per turn, as in acme=3; got "acme".'],
+    [['--weight', 'acme=-1'], 'weights.acme must be a whole number from 0 to 1000; got -1'],
+    [['--attempts', 'many'], 'Parameter "attempts" must be a whole number, or Infinity; got "many".'],
+    [['--attempts', '0'], 'retry.attempts must be a whole number from 1'],
+    [['--backoff', '1s'], 'Parameter "backoff" must be two durations, as in 1s,5m; got "1s".'],
+    [['--backoff', '5m,1s'], 'retry.backoff must be the first wait and then the longest'],
+    [['--lease', '1ms'], 'lease must be from 100 ms'],
+    [['--from', 'yesterday'], 'Parameter "from" must be beginning, now, or a time'],
+  ])('put %j is refused', async (options, said) => {
+    const { bus, cli } = await place()
+    const ended = await cli('queue', 'put', 'wrong', ...options)
+    expect([ended.code, ended.stderr]).toEqual([2, expect.stringContaining(said)])
+    expect((await bus.queues.list()).map(({ name }) => name)).toEqual(['mail'])
   })
 
   test('what was meant', async () => {
@@ -118,7 +195,7 @@ describe('looking', () => {
       [['queue', 'mial'], 1, 'There is no queue "mial", or it was removed. Did you mean mail?'],
       [['queue', 'puase', 'mail'], 2, 'queue has no command "puase". (Did you mean busbar queue pause mail?)'],
       [['queue', 'mail', 'pause'], 2, 'queue has no command "mail". (Did you mean busbar queue pause mail?)'],
-      [['queue', 'zebra', 'mail'], 2, 'queue has no command "zebra". (There is pause, resume, rm.)'],
+      [['queue', 'zebra', 'mail'], 2, 'queue has no command "zebra". (There is put, pause, resume, rm.)'],
       [['queue'], 2, "missing required argument 'name'"],
       [['queue', 'pause', 'mial'], 1, 'Did you mean mail?'],
       [['queue', 'mail', '--limit', '0'], 2, 'Parameter "limit" must be a whole number from 1 to 10000'],
