@@ -204,7 +204,7 @@ weights    acme=3, zebra=0
       [['send', 'mail', '1', '--delay', 'soon'], 2, 'Parameter "delay" must be a duration'],
       [['send', 'mail', '1', '--priority', 'high'], 2, 'Parameter "priority" must be a whole number'],
       [['work', 'mial', '--', 'true'], 1, 'Did you mean mail?'],
-      [['work', 'mail'], 2, "missing required argument 'command'"],
+      [['work', 'mail'], 2, "missing required argument 'command', as in: busbar work mail -- ./send-mail.sh\n"],
       [['work', 'mail', '--concurrency', 'x', '--', 'true'], 2, 'Parameter "concurrency" must be a whole number'],
       [['match', 'acme', 'a..b'], 2, 'Parameter "type" must be segments'],
       [['match', 'acme', 'a.b', '--name', 'mial'], 1, 'Did you mean mail?'],
@@ -279,7 +279,9 @@ describe('working', () => {
       ...script('note(String(item.event.data))'),
     ])
     expect([ended.code, noted().sort()]).toEqual([0, ['1', '2', '3', '4', '5']])
-    expect(ended.stderr).toMatch(/1 item of mail left for a later time, the first at \S+Z\./)
+    expect(ended.stderr).toMatch(
+      /1 item of mail left for a later time, the first at \S+Z\.\ndrained: 5 done, 0 failed, 0 dead\n$/,
+    )
     expect(await facts()).toMatchObject({ waiting: 0, held: 0, dead: 0, later: 1, out: 5 })
   })
 
@@ -299,14 +301,15 @@ describe('working', () => {
     const { bus, open, script, flags, facts } = await place()
     expect(await runCli(['work', 'mail', '--drain', '--json', ...flags, ...script('')])).toEqual({
       ...{ code: 0, stderr: '' },
-      stdout: '{"drained":true,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"paused":false}]}\n',
+      stdout:
+        '{"drained":true,"done":0,"failed":0,"dead":0,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"paused":false}]}\n',
     })
     await open.send(1)
     await bus.queues.pause('mail')
     const paused = await runCli(['work', 'mail', '--drain', ...flags, ...script('')])
     expect([paused.code, paused.stderr]).toEqual([
       1,
-      expect.stringContaining('1 item of mail cannot be given: it is paused.'),
+      expect.stringContaining('1 item of mail cannot be given: it is paused.\ndrained: nothing could be given\n'),
     ])
     expect((await facts()).waiting).toBe(1)
   })
@@ -356,6 +359,28 @@ describe('working', () => {
     ])
   })
 
+  test('[Q32] --drain ends with what became of the items, and where the dead ones are', async () => {
+    const { open, script, flags } = await place({ retry: { attempts: 2, backoff: ['1h', '1h'] } })
+    const work = (body: string) => runCli(['work', 'mail', '--drain', ...flags, ...script(body)])
+    expect((await work('')).stderr).toMatch(/\ndrained: nothing was waiting\n$/)
+    for (const n of [1, 2, 3]) await open.send(n)
+    await open.send('bad')
+    for (const item of (await open.claim({ max: 4 })).items) await item.retry(0)
+    await open.send('later')
+    const ended = await work('if (typeof item.event.data === "string") process.exit(1)')
+    expect(ended.stderr).toMatch(
+      /\ndrained: 3 done, 1 failed, 1 dead; `.* dead ls mail --redis \S+ --namespace \S+` shows why\n$/,
+    )
+    expect(ended.code).toBe(0)
+  })
+
+  test('[Q32] --drain counts an item that failed first and is done then as done', async () => {
+    const { open, script, flags } = await place({ retry: { attempts: 3, backoff: [0, 0] } })
+    await open.send(1)
+    const words = ['work', 'mail', '--drain', '--json', ...flags, ...script('process.exit(item.attempt === 1 ? 1 : 0)')]
+    expect(jsonLines((await runCli(words)).stdout)).toMatchObject([{ drained: true, done: 1, failed: 0, dead: 0 }])
+  })
+
   test('a command that takes too long is ended, with what it has started, and tried again', async () => {
     const { bus, open, script, noted, flags } = await place({ retry: { attempts: 1 } })
     await open.send(1)
@@ -374,15 +399,32 @@ setInterval(() => undefined, 1_000)`
   })
 
   test('a command that cannot be started costs no item an attempt', async () => {
-    const { open, flags, facts } = await place({ retry: { attempts: 1 } })
+    const { open, flags, facts, folder } = await place({ retry: { attempts: 1 } })
     await open.send(1)
-    const ended = await runCli(['work', 'mail', ...flags, '--', './no-such-command'])
+    // It is there, but what should run it is not.
+    const file = join(folder, 'send-mail.sh')
+    writeFileSync(file, '#!/no/such/shell\n', { mode: 0o755 })
+    const ended = await runCli(['work', 'mail', ...flags, '--', file])
     expect([ended.code, ended.stderr]).toEqual([
       2,
-      expect.stringContaining('"command" cannot be started (ENOENT); got "./no-such-command"'),
+      expect.stringContaining(`"command" cannot be started (ENOENT); got "${file}"`),
     ])
     expect(await facts()).toMatchObject({ waiting: 1, held: 0, dead: 0 })
     expect((await open.claim()).items).toMatchObject([{ attempt: 1 }])
+  })
+
+  test.each([
+    ['./no-such-command', 'ENOENT'],
+    ['no-such-command', 'ENOENT'],
+    ['/etc/passwd', 'EACCES'],
+    ['/tmp', 'EACCES'],
+  ])('%s is refused also when nothing is due', async (file, code) => {
+    const { cli } = await place()
+    const ended = await cli('work', 'mail', '--drain', '--', file)
+    expect([ended.code, ended.stderr]).toEqual([
+      2,
+      `error PARAMETER_INVALID: Parameter "command" cannot be started (${code}); got "${file}".\n`,
+    ])
   })
 
   test('SIGTERM: what runs ends, what has not begun goes back at once, exit code 0', async () => {
