@@ -58,7 +58,11 @@ describe('looking', () => {
     expect(shown).toMatch(
       /\ntenant +weight +waiting +oldest +in flight +later +dead +paused\nacme +3 +2 +\S+s +1 +0 +0 +-\nzebra +1 +1 +\S+s +0 +0 +0 +-\n/,
     )
-    expect(shown.split('\n').slice(-3).join('\n')).toMatch(/acme .*mail .*2\n\S+ +mail\.\S+ +acme .*3\n$/)
+    const peeked = shown.split('\n').slice(-4, -1)
+    expect(peeked.join('\n')).toMatch(
+      /^time +id +tenant +type +key +data\n\S+Z +mail\.\S+ +acme +mail +- +2\n\S+Z +mail\.\S+ +acme +mail +- +3$/,
+    )
+    expect(new Set(peeked.map((line) => /\S+$/.exec(line)!.index)).size).toBe(1)
     expect(shown).not.toContain('\u001b')
     const [whole] = await json('queue', 'mail', '--peek', '3', '--limit', '1')
     expect(whole).toMatchObject({ name: 'mail', waiting: 3, byTenant: [{ tenant: 'acme', waiting: 2, held: 1 }] })
@@ -221,13 +225,17 @@ weights    acme=3, zebra=0
     await bus.queues.pause('mail')
     const table = (await cli('match', 'zebra', 'order.paid')).stdout
     expect(table).toMatch(
-      /^name +kind +gets it +since +why\nacme +queue +no +\S+Z +its pattern does not match\nmail +queue +yes +\S+Z +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
+      /^name +kind +match +gets it +since +why\nacme +queue +acme:> +no +\S+Z +its pattern does not match\nmail +queue +order\.\* +yes +\S+Z +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
     )
+    await bus.queues.put('sent')
+    const none = (await cli('match', 'zebra', 'mail.sent')).stdout
+    expect(none).toMatch(/\nmail +queue +order\.\* +no +\S+Z +its pattern does not match\n/)
+    expect(none).toMatch(/\nsent +queue +- +no +\S+Z +it has no pattern: it gets only what is sent\n$/)
     expect(await json('match', 'acme', 'mail.sent', '--name', 'acme')).toMatchObject([{ name: 'acme', matches: true }])
     const why = await cli('match', 'acme', 'mail.sent', '--name', 'mail')
     expect([why.code, why.stdout]).toEqual([
       1,
-      expect.stringMatching(/mail +queue +no +\S+Z +its pattern does not match/),
+      expect.stringMatching(/mail +queue +order\.\* +no +\S+Z +its pattern does not match\n/),
     ])
   })
 })
@@ -253,7 +261,9 @@ describe('sending', () => {
     expect((await cli('send', 'mail', big, ...options)).stdout).toBe(`id ${sent!.id}  (was there already)\n`)
     const piped = await callCli(['send', 'mail', '-', '--json', ...flags], { input: ` ${big}\n` })
     expect(piped.code).toBe(0)
-    await cli('send', 'mail', '1', '--delay', '1h', '--ttl', '2h')
+    const later = (await cli('send', 'mail', '1', '--delay', '1h', '--ttl', '2h')).stdout
+    expect(later).toMatch(/^id mail\.\S+ {2}due \S+Z\n$/)
+    expect(Math.abs(Date.parse(later.split('due ')[1]!.trim()) - Date.now() - 3_600_000)).toBeLessThan(60_000)
     const { items } = await open.claim({ max: 10 })
     expect(items.map(({ event }) => event.json)).toEqual([big, big])
     expect(items[0]!.event).toMatchObject({ id: sent!.id, tenant: 'acme', key: 'mail:7', trace: 't' })

@@ -417,9 +417,12 @@ describe('facts', () => {
     const match = async (query: string) => (await get(`/v1/match?${query}`)).json
     const since = expect.any(Number)
     expect((await match('tenant=acme&type=order.paid')).matches).toEqual([
-      { name: 'acme', kind: 'queue', matches: true, why: 'matches', since },
-      { name: 'jobs', kind: 'queue', matches: false, why: 'pattern', since },
-      { name: 'orders', kind: 'queue', matches: true, why: 'matches', since, pausedSince: expect.any(Number) },
+      { name: 'acme', kind: 'queue', match: 'acme:>', matches: true, why: 'matches', since },
+      { name: 'jobs', kind: 'queue', match: null, matches: false, why: 'pattern', since },
+      {
+        ...{ name: 'orders', kind: 'queue', match: 'order.*', matches: true, why: 'matches', since },
+        pausedSince: expect.any(Number),
+      },
     ])
     const why = await match('tenant=zebra&type=mail.sent&name=orders')
     expect(why.matches).toMatchObject([

@@ -101,16 +101,19 @@ function pausedText({ weight, throttledUntil }: TenantFacts): string {
 }
 
 export function matchLines(matches: readonly MatchFacts[], { colors }: Output): string[] {
-  const columns = ['name', 'kind', 'gets it', 'since', 'why'].map((title) => ({ title }))
+  const columns = ['name', 'kind', 'match', 'gets it', 'since', 'why'].map((title) => ({ title }))
   const rows = matches.map((facts) => [
-    ...[facts.name, facts.kind, facts.matches ? 'yes' : 'no', timeText(facts.since), whyText(facts)],
+    ...[facts.name, facts.kind, matchText(facts.match), facts.matches ? 'yes' : 'no'],
+    ...[timeText(facts.since), whyText(facts)],
   ])
   return tableLines(columns, rows, colors.bold)
 }
 
-function whyText({ matches, pausedSince }: MatchFacts): string {
-  const why = matches ? 'its pattern matches' : 'its pattern does not match'
-  return pausedSince === undefined ? why : `${why}; paused since ${timeText(pausedSince)}, so nothing is given out`
+function whyText({ match, matches, pausedSince }: MatchFacts): string {
+  if (match === null) return 'it has no pattern: it gets only what is sent'
+  if (!matches) return 'its pattern does not match'
+  const paused = pausedSince === undefined ? '' : `; paused since ${timeText(pausedSince)}, so nothing is given out`
+  return `its pattern matches${paused}`
 }
 
 /** A line for each queue in which something is left. */

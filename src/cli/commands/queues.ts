@@ -1,7 +1,7 @@
 /** `busbar queues` and `busbar queue NAME`: what waits for whom, and stopping, going on, taking away. Making is in queue-put.ts. */
 
 import { canAsk, confirm } from '../confirm.ts'
-import { createEventRows } from '../event-row.ts'
+import { eventTable } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
 import { commandLine } from '../invocation.ts'
 import { countOption } from '../options.ts'
@@ -84,9 +84,8 @@ async function showQueue(session: Session, name: string, { limit, peek }: ShowOp
     out.note(`${countOf(facts.tenants - tenants.length, 'more tenant')}: --limit shows more.`)
   if (next) {
     await out.print('')
-    const row = createEventRows(out)
     if (next.length === 0) out.note('Nothing can be given now.')
-    for (const event of next) await out.print(row(event))
+    else for (const line of eventTable(next, out)) await out.print(line)
   }
   if (!routed && facts.match !== null) sayUnrouted(session)
   return exitCodes.ok
