@@ -90,17 +90,25 @@ describe('looking', () => {
     expect(slow).toMatch(/\nacme +1 +1 +\S+s +0 +0 +0 +until \S+Z\n/)
   })
 
-  test('the oldest of more tenants than are looked at one by one is found among those that cannot give', async () => {
-    const { bus, open, facts } = await place({ weights: { off: 0 } })
-    await open.send(1, { tenant: 'off' })
-    await new Promise((resolve) => setTimeout(resolve, 100))
-    await Promise.all(Array.from({ length: 1_001 }, (_, n) => open.send(n, { tenant: `t${n}` })))
-    const tenants = await bus.queues.tenants('mail', { limit: 2_000 })
-    const [off] = tenants.filter(({ tenant }) => tenant === 'off')
-    expect(off!.oldestMs).toBeGreaterThanOrEqual(100)
-    expect(await facts()).toMatchObject({ waiting: 1_002, tenants: 1_002 })
-    expect((await facts()).oldestMs).toBeGreaterThanOrEqual(off!.oldestMs!)
-  })
+  test.each(['paused', 'throttled'])(
+    'of more than 1,000 tenants the oldest item may be of one that is %s',
+    async (how) => {
+      const { bus, open, facts } = await place({ weights: { paused: 0 } })
+      await open.send(1, { tenant: how })
+      const worker = bus.work([{ name: 'mail' }], (_, context) => context.throttle('1h'))
+      await bus.run({ signals: false })
+      const isThrottled = async () => (await bus.queues.tenants('mail'))[0]?.throttledUntil != null
+      if (how === 'throttled') await eventually(isThrottled)
+      await worker.close()
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      await Promise.all(Array.from({ length: 1_001 }, (_, n) => open.send(n, { tenant: `t${n}` })))
+      const tenants = await bus.queues.tenants('mail', { limit: 2_000 })
+      const oldest = tenants.find(({ tenant }) => tenant === how)!.oldestMs!
+      expect(oldest).toBeGreaterThanOrEqual(100)
+      expect(await facts()).toMatchObject({ waiting: 1_002, tenants: 1_002 })
+      expect((await facts()).oldestMs).toBeGreaterThanOrEqual(oldest)
+    },
+  )
 
   test('pause, resume, rm', async () => {
     const { cli, json, open, facts } = await place()
