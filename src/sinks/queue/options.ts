@@ -3,12 +3,13 @@ import { asked, type Duration, parseDuration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { checkTenant } from '../../event-checks.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
+import { backoffProblems } from '../../runtime/backoff.ts'
 import { groupProblems, unknownOptions } from '../../unknown-name.ts'
 
 export interface QueueRetry {
   /** How often an item is tried in all. Default 5; Infinity never gives up. */
   attempts?: number
-  /** Waits first the one time, doubling, at most the other. Default ['1s', '5m']. */
+  /** The wait doubles from the one to the other; each time it is from half of that to all of it, at random. Default ['1s', '5m']. */
   backoff?: readonly [first: Duration, most: Duration]
 }
 
@@ -129,6 +130,7 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
   if (!isPair(backoff))
     checks.problems.push(`retry.backoff must be two durations, as in ['1s', '5m']; got ${shown(backoff)}`)
   const [first, most] = isPair(backoff) ? backoff : ([0, 0] as const)
+  checks.problems.push(...backoffProblems(first, most))
   if (!isStart(from))
     checks.problems.push(`from must be 'beginning', 'now', or a time in ms or Date; got ${shown(from)}`)
   if (typeof force !== 'boolean') checks.problems.push(`force must be true or false; got ${shown(force)}`)
