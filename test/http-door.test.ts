@@ -362,7 +362,9 @@ describe('closing', () => {
     const open = (host: string, at: number) => openDoor({ bus, host, port: at, bodyMaxBytes: 1_024, rootToken })
     await expect(open('127.0.0.1', port)).rejects.toMatchObject({
       code: 'SETTING_INVALID',
-      message: expect.stringContaining(`http.port ${port} is already in use on 127.0.0.1: choose another with --http-port`),
+      message: expect.stringContaining(
+        `http.port ${port} is already in use on 127.0.0.1: choose another with --http-port`,
+      ),
     })
     await expect(open('192.0.2.1', 0)).rejects.toMatchObject({ code: 'SETTING_INVALID' })
     const door = await open('localhost', 0)
