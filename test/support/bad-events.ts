@@ -164,7 +164,7 @@ const data: BadEvent[] = [
       `data ${name}`,
       { data: value },
       'DATA_UNSERIALISABLE',
-      new RegExp(`"data" (cannot be written as JSON: .*${says.source}|${says.source})`),
+      new RegExp(`"data" (cannot be written as JSON: .*)?(${says.source})`),
     ),
   ),
   ...[
