@@ -30,11 +30,10 @@ export const errorTable = {
     (e: { field?: string; bytes: number; maxBytes: number }) =>
       `Event field "${e.field ?? 'data'}" is ${e.bytes} bytes; the limit is ${e.maxBytes}. Publish a reference to the data instead.`,
   ),
-  DATA_UNSERIALISABLE: row(
-    400,
-    false,
-    (e: { field?: string; problem: string }) =>
-      `Event field "${e.field ?? 'data'}" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
+  DATA_UNSERIALISABLE: row(400, false, (e: { field?: string; problem: string; isText?: boolean }) =>
+    e.isText
+      ? `Event field "${e.field ?? 'data'}" is not JSON: ${e.problem}.`
+      : `Event field "${e.field ?? 'data'}" cannot be written as JSON: ${e.problem}. Pass plain JSON values.`,
   ),
   CALL_TOO_LARGE: row(
     413,
@@ -134,7 +133,7 @@ export const errorTable = {
     404,
     false,
     (e: { name: string; meant?: string | undefined; orProcessor?: boolean }) =>
-      `There is no queue ${e.orProcessor ? 'or processor ' : ''}${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` ${e.orProcessor ? 'and `busbar streams` list' : 'lists'} those there are.`,
+      `There is no queue ${e.orProcessor ? 'or processor ' : ''}${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` ${e.orProcessor ? 'and `busbar streams` list' : 'lists'} those there are${e.meant ? '' : ', `busbar queue put` makes a queue'}.`,
   ),
   LEASE_LOST: row(
     409,
@@ -170,7 +169,7 @@ export const errorTable = {
     409,
     true,
     (e: { name: string; minutes: number }) =>
-      `Subscription ${e.name} was changed by another process, and this is the definition from before: it was replaced less than ${e.minutes} minutes ago. Deploy the new definition here too, or force this one.`,
+      `Subscription ${e.name} had this definition before, and another one replaced it less than ${e.minutes} minutes ago: a process that was not deployed anew would undo that change. Deploy the new definition here too, or put this one all the same: \`force: true\` in code and over HTTP, \`busbar queue put --force\` on the command line.`,
   ),
   SETTING_INVALID: row(
     400,
@@ -244,13 +243,14 @@ export const errorTable = {
   PARAMETER_INVALID: row(
     400,
     false,
-    (e: { name: string; value: string; problem: string }) => `Parameter "${e.name}" ${e.problem}; got ${e.value}.`,
+    (e: { name: string; value?: string; problem: string }) =>
+      `Parameter "${e.name}" ${e.problem}${e.value === undefined ? '' : `; got ${e.value}`}.`,
   ),
   UNAUTHENTICATED: row(
     401,
     false,
-    () =>
-      'This route needs a token: send "Authorization: Bearer <token>". The root token is in the data folder, file root-token.',
+    (e: { isGiven: boolean }) =>
+      `${e.isGiven ? 'This token is not known' : 'This route needs a token: send "Authorization: Bearer <token>"'}. The root token is in the data folder, file root-token.`,
   ),
   ROUTE_NOT_FOUND: row(404, false, (e: { method: string; path: string }) => `There is no route ${e.method} ${e.path}.`),
   INTERNAL: row(500, false, () => 'Something broke inside Busbar. The log has the details.'),

@@ -77,7 +77,7 @@ function checkRaw(text: string, field: string): void {
   try {
     value = JSON.parse(text)
   } catch (error) {
-    throw unserialisable(field, `it is not JSON text: ${placeOfFault(text)}`, error)
+    throw BusbarError.of('DATA_UNSERIALISABLE', { field, problem: placeOfFault(text), isText: true }, error)
   }
   if (!text.isWellFormed()) throw unserialisable(field, 'it holds half a surrogate pair')
   // 199 digits and an exponent of two stay below 1e298: only longer ones can be beyond what a number holds.

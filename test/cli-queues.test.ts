@@ -56,9 +56,13 @@ describe('looking', () => {
     expect(shown).toMatch(/^name +mail\nmatch +order\.\*\nwaiting +3\nlater +1\nheld +1\n/)
     expect(shown).toMatch(/\nlease +10s\nretry +2 attempts, waiting 10ms to 10ms\nweights +acme=3\n\n/)
     expect(shown).toMatch(
-      /\ntenant +weight +waiting +oldest +in flight +later +dead\nacme +3 +2 +\S+s +1 +0 +0\nzebra +1 +1 +\S+s +0 +0 +0\n/,
+      /\ntenant +weight +waiting +oldest +in flight +later +dead +paused\nacme +3 +2 +\S+s +1 +0 +0 +-\nzebra +1 +1 +\S+s +0 +0 +0 +-\n/,
     )
-    expect(shown.split('\n').slice(-3).join('\n')).toMatch(/acme .*mail .*2\n\S+ +mail\.\S+ +acme .*3\n$/)
+    const peeked = shown.split('\n').slice(-4, -1)
+    expect(peeked.join('\n')).toMatch(
+      /^time +id +tenant +type +key +data\n\S+Z +mail\.\S+ +acme +mail +- +2\n\S+Z +mail\.\S+ +acme +mail +- +3$/,
+    )
+    expect(new Set(peeked.map((line) => /\S+$/.exec(line)!.index)).size).toBe(1)
     expect(shown).not.toContain('\u001b')
     const [whole] = await json('queue', 'mail', '--peek', '3', '--limit', '1')
     expect(whole).toMatchObject({ name: 'mail', waiting: 3, byTenant: [{ tenant: 'acme', waiting: 2, held: 1 }] })
@@ -66,6 +70,45 @@ describe('looking', () => {
     expect((await cli('queue', 'mail', '--limit', '1')).stderr).toContain('2 more tenants: --limit shows more.')
     expect((await bus.queues.get('mail')).waiting).toBe(3)
   })
+
+  test('what waits of paused and throttled tenants counts for the oldest, and says until when', async () => {
+    const { bus, cli, open, facts } = await place({ weights: { off: 0 } })
+    await open.send(1, { tenant: 'off' })
+    expect((await facts()).oldestMs).toBeGreaterThanOrEqual(0)
+    const queue = (await cli('queue', 'mail')).stdout
+    expect(queue).toMatch(/\noldest +\d\S*s\n/)
+    expect(queue).toMatch(/\noff +0 +1 +\S+s +0 +0 +0 +weight 0\n/)
+    await bus.queues.put('slow')
+    await (await bus.queues.open('slow')).send(1, { tenant: 'acme' })
+    bus.work([{ name: 'slow' }], (_, context) => context.throttle('1h'))
+    await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.tenants('slow'))[0]?.throttledUntil != null)
+    const [acme] = await bus.queues.tenants('slow')
+    expect(acme!.throttledUntil! - Date.now()).toBeGreaterThan(3_500_000)
+    const slow = (await cli('queue', 'slow')).stdout
+    expect(slow).toMatch(/\noldest +\d\S*s\n/)
+    expect(slow).toMatch(/\nacme +1 +1 +\S+s +0 +0 +0 +until \S+Z\n/)
+  })
+
+  test.each(['paused', 'throttled'])(
+    'of more than 1,000 tenants the oldest item may be of one that is %s',
+    async (how) => {
+      const { bus, open, facts } = await place({ weights: { paused: 0 } })
+      await open.send(1, { tenant: how })
+      const worker = bus.work([{ name: 'mail' }], (_, context) => context.throttle('1h'))
+      await bus.run({ signals: false })
+      const isThrottled = async () => (await bus.queues.tenants('mail'))[0]?.throttledUntil != null
+      if (how === 'throttled') await eventually(isThrottled)
+      await worker.close()
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      await Promise.all(Array.from({ length: 1_001 }, (_, n) => open.send(n, { tenant: `t${n}` })))
+      const tenants = await bus.queues.tenants('mail', { limit: 2_000 })
+      const oldest = tenants.find(({ tenant }) => tenant === how)!.oldestMs!
+      expect(oldest).toBeGreaterThanOrEqual(100)
+      expect(await facts()).toMatchObject({ waiting: 1_002, tenants: 1_002 })
+      expect((await facts()).oldestMs).toBeGreaterThanOrEqual(oldest)
+    },
+  )
 
   test('pause, resume, rm', async () => {
     const { cli, json, open, facts } = await place()
@@ -78,7 +121,84 @@ describe('looking', () => {
     expect([refused.code, refused.stderr]).toEqual([2, expect.stringContaining('1 waiting, 0 later, 0 held, 0 dead')])
     expect((await facts()).waiting).toBe(1)
     expect((await cli('queue', 'rm', 'mail', '--yes')).stdout).toBe('mail is removed.\n')
-    expect((await cli('queues')).stderr).toContain('There is no queue in namespace')
+    expect((await cli('queues')).stderr).toMatch(
+      /^There is no queue in namespace .* yet; --namespace names another one\.\n`.* queue put mail --match 'mail\.\*' .*` makes one\.\n$/,
+    )
+    expect((await cli('match', 'acme', 'a.b')).stderr).toMatch(
+      /There is no subscription .* queue put mail .* makes one/,
+    )
+    expect((await cli('queue', 'mail')).stderr).toContain('`busbar queue put` makes a queue.')
+  })
+
+  test('that nothing runs, so that nothing enters a queue, is said until something does', async () => {
+    const { bus, namespace, cli, facts } = await place({ match: 'order.*' })
+    await bus.queues.put('sent')
+    await bus.publish('order.paid', 1)
+    const looks = [['queues'], ['queue', 'mail'], ['match', 'acme', 'order.paid']]
+    const said = new RegExp(
+      `Nothing runs in namespace ${namespace}: what is published enters no queue until a process does\\. ` +
+        `\`.* up --redis \\S+ --namespace ${namespace}\` starts one\\.\n$`,
+    )
+    for (const look of looks) expect((await cli(...look)).stderr).toMatch(said)
+    for (const look of looks) expect((await cli(...look, '--json')).stderr).toBe('')
+    // What is sent enters it whoever runs.
+    expect((await cli('queue', 'sent')).stderr).not.toContain('Nothing runs')
+    await bus.run({ signals: false })
+    await eventually(async () => (await facts()).waiting === 1)
+    for (const look of looks) expect((await cli(...look)).stderr).toBe('')
+  })
+
+  test('put makes a queue, changes it, and refuses what cannot be', async () => {
+    const { bus, cli, json } = await place()
+    const words = ['queue', 'put', 'billing', '--match', 'order.*', '--match', 'acme:mail.>', '--weight', 'acme=3']
+    const whole = [...words, '--weight', 'zebra=0', '--attempts', '8', '--backoff', '2s,1m', '--lease', '30s']
+    const made = await cli(...whole)
+    expect([made.code, made.stdout]).toEqual([
+      0,
+      `billing is created.
+match      order.*, acme:mail.>
+lease      30s
+retry      8 attempts, waiting 2s to 1m
+weights    acme=3, zebra=0
+`,
+    ])
+    expect(made.stderr).toContain('Nothing runs in namespace')
+    expect(await bus.queues.get('billing')).toMatchObject({
+      ...{ match: ['order.*', 'acme:mail.>'], weights: { acme: 3, zebra: 0 } },
+      ...{ attempts: 8, backoffMs: [2_000, 60_000], leaseMs: 30_000 },
+    })
+    const once = await cli('queue', 'put', 'billing', '--attempts', '1')
+    expect(once.stdout).toMatch(/^billing is changed\.\nmatch +-\nlease +10s\nretry +1 attempt, no retries\n/)
+    expect([once.stderr, (await cli('queue', 'put', 'billing', '--attempts', '1')).stdout]).toEqual([
+      '',
+      expect.stringMatching(/^billing is as it was\.\n/),
+    ])
+    const refused = await cli(...whole)
+    expect([refused.code, refused.stderr]).toEqual([3, expect.stringContaining('`busbar queue put --force`')])
+    expect(await json(...whole, '--force')).toMatchObject([{ change: 'changed', name: 'billing', attempts: 8 }])
+    await bus.publish('order.paid', 1)
+    const early = ['queue', 'put', 'early', '--match', 'order.*', '--from', 'beginning', '--attempts', 'Infinity']
+    expect(await json(...early)).toMatchObject([{ change: 'created', match: 'order.*', attempts: 0 }])
+    await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.get('early')).waiting === 1)
+    expect((await bus.queues.list()).map(({ name }) => name)).toEqual(['billing', 'early', 'mail'])
+  })
+
+  test.each([
+    [['--match', 'a..b'], 'error PATTERN_INVALID: '],
+    [['--weight', 'acme'], 'Parameter "weight" must be a tenant and its items per turn, as in acme=3; got "acme".'],
+    [['--weight', 'acme=-1'], 'weights.acme must be a whole number from 0 to 1000; got -1'],
+    [['--attempts', 'many'], 'Parameter "attempts" must be a whole number, or Infinity; got "many".'],
+    [['--attempts', '0'], 'retry.attempts must be a whole number from 1'],
+    [['--backoff', '1s'], 'Parameter "backoff" must be two durations, as in 1s,5m; got "1s".'],
+    [['--backoff', '5m,1s'], 'retry.backoff must be the first wait and then the longest'],
+    [['--lease', '1ms'], 'lease must be from 100 ms'],
+    [['--from', 'yesterday'], 'Parameter "from" must be beginning, now, or a time'],
+  ])('put %j is refused', async (options, said) => {
+    const { bus, cli } = await place()
+    const ended = await cli('queue', 'put', 'wrong', ...options)
+    expect([ended.code, ended.stderr]).toEqual([2, expect.stringContaining(said)])
+    expect((await bus.queues.list()).map(({ name }) => name)).toEqual(['mail'])
   })
 
   test('what was meant', async () => {
@@ -86,16 +206,17 @@ describe('looking', () => {
     const cases: [args: string[], code: number, said: string][] = [
       [['queue', 'mial'], 1, 'There is no queue "mial", or it was removed. Did you mean mail?'],
       [['queue', 'puase', 'mail'], 2, 'queue has no command "puase". (Did you mean busbar queue pause mail?)'],
-      [['queue', 'zebra', 'mail'], 2, 'queue has no command "zebra". (There is pause, resume, rm.)'],
+      [['queue', 'mail', 'pause'], 2, 'queue has no command "mail". (Did you mean busbar queue pause mail?)'],
+      [['queue', 'zebra', 'mail'], 2, 'queue has no command "zebra". (There is put, pause, resume, rm.)'],
       [['queue'], 2, "missing required argument 'name'"],
       [['queue', 'pause', 'mial'], 1, 'Did you mean mail?'],
       [['queue', 'mail', '--limit', '0'], 2, 'Parameter "limit" must be a whole number from 1 to 10000'],
       [['send', 'mial', '1'], 1, 'Did you mean mail?'],
-      [['send', 'mail', '{a:1}'], 1, 'put it between single quotes'],
+      [['send', 'mail', '{a:1}'], 1, 'Event field "data" is not JSON: unexpected "a" at character 2. In a shell, put'],
       [['send', 'mail', '1', '--delay', 'soon'], 2, 'Parameter "delay" must be a duration'],
       [['send', 'mail', '1', '--priority', 'high'], 2, 'Parameter "priority" must be a whole number'],
       [['work', 'mial', '--', 'true'], 1, 'Did you mean mail?'],
-      [['work', 'mail'], 2, "missing required argument 'command'"],
+      [['work', 'mail'], 2, "missing required argument 'command', as in: busbar work mail -- ./send-mail.sh\n"],
       [['work', 'mail', '--concurrency', 'x', '--', 'true'], 2, 'Parameter "concurrency" must be a whole number'],
       [['match', 'acme', 'a..b'], 2, 'Parameter "type" must be segments'],
       [['match', 'acme', 'a.b', '--name', 'mial'], 1, 'Did you mean mail?'],
@@ -112,13 +233,17 @@ describe('looking', () => {
     await bus.queues.pause('mail')
     const table = (await cli('match', 'zebra', 'order.paid')).stdout
     expect(table).toMatch(
-      /^name +kind +gets it +since +why\nacme +queue +no +\S+Z +its pattern does not match\nmail +queue +yes +\S+Z +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
+      /^name +kind +match +gets it +since +why\nacme +queue +acme:> +no +\S+Z +its pattern does not match\nmail +queue +order\.\* +yes +\S+Z +its pattern matches; paused since \S+Z, so nothing is given out\n$/,
     )
+    await bus.queues.put('sent')
+    const none = (await cli('match', 'zebra', 'mail.sent')).stdout
+    expect(none).toMatch(/\nmail +queue +order\.\* +no +\S+Z +its pattern does not match\n/)
+    expect(none).toMatch(/\nsent +queue +- +no +\S+Z +it has no pattern: it gets only what is sent\n$/)
     expect(await json('match', 'acme', 'mail.sent', '--name', 'acme')).toMatchObject([{ name: 'acme', matches: true }])
     const why = await cli('match', 'acme', 'mail.sent', '--name', 'mail')
     expect([why.code, why.stdout]).toEqual([
       1,
-      expect.stringMatching(/mail +queue +no +\S+Z +its pattern does not match/),
+      expect.stringMatching(/mail +queue +order\.\* +no +\S+Z +its pattern does not match\n/),
     ])
   })
 })
@@ -144,7 +269,9 @@ describe('sending', () => {
     expect((await cli('send', 'mail', big, ...options)).stdout).toBe(`id ${sent!.id}  (was there already)\n`)
     const piped = await callCli(['send', 'mail', '-', '--json', ...flags], { input: ` ${big}\n` })
     expect(piped.code).toBe(0)
-    await cli('send', 'mail', '1', '--delay', '1h', '--ttl', '2h')
+    const later = (await cli('send', 'mail', '1', '--delay', '1h', '--ttl', '2h')).stdout
+    expect(later).toMatch(/^id mail\.\S+ {2}due \S+Z\n$/)
+    expect(Math.abs(Date.parse(later.split('due ')[1]!.trim()) - Date.now() - 3_600_000)).toBeLessThan(60_000)
     const { items } = await open.claim({ max: 10 })
     expect(items.map(({ event }) => event.json)).toEqual([big, big])
     expect(items[0]!.event).toMatchObject({ id: sent!.id, tenant: 'acme', key: 'mail:7', trace: 't' })
@@ -170,7 +297,9 @@ describe('working', () => {
       ...script('note(String(item.event.data))'),
     ])
     expect([ended.code, noted().sort()]).toEqual([0, ['1', '2', '3', '4', '5']])
-    expect(ended.stderr).toMatch(/1 item of mail left for a later time, the first at \S+Z\./)
+    expect(ended.stderr).toMatch(
+      /1 item of mail left for a later time, the first at \S+Z\.\ndrained: 5 done, 0 failed, 0 dead\n$/,
+    )
     expect(await facts()).toMatchObject({ waiting: 0, held: 0, dead: 0, later: 1, out: 5 })
   })
 
@@ -190,14 +319,15 @@ describe('working', () => {
     const { bus, open, script, flags, facts } = await place()
     expect(await runCli(['work', 'mail', '--drain', '--json', ...flags, ...script('')])).toEqual({
       ...{ code: 0, stderr: '' },
-      stdout: '{"drained":true,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"paused":false}]}\n',
+      stdout:
+        '{"drained":true,"done":0,"failed":0,"dead":0,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"paused":false}]}\n',
     })
     await open.send(1)
     await bus.queues.pause('mail')
     const paused = await runCli(['work', 'mail', '--drain', ...flags, ...script('')])
     expect([paused.code, paused.stderr]).toEqual([
       1,
-      expect.stringContaining('1 item of mail cannot be given: it is paused.'),
+      expect.stringContaining('1 item of mail cannot be given: it is paused.\ndrained: nothing could be given\n'),
     ])
     expect((await facts()).waiting).toBe(1)
   })
@@ -247,6 +377,28 @@ describe('working', () => {
     ])
   })
 
+  test('[Q32] --drain ends with what became of the items, and where the dead ones are', async () => {
+    const { open, script, flags } = await place({ retry: { attempts: 2, backoff: ['1h', '1h'] } })
+    const work = (body: string) => runCli(['work', 'mail', '--drain', ...flags, ...script(body)])
+    expect((await work('')).stderr).toMatch(/\ndrained: nothing was waiting\n$/)
+    for (const n of [1, 2, 3]) await open.send(n)
+    await open.send('bad')
+    for (const item of (await open.claim({ max: 4 })).items) await item.retry(0)
+    await open.send('later')
+    const ended = await work('if (typeof item.event.data === "string") process.exit(1)')
+    expect(ended.stderr).toMatch(
+      /\ndrained: 3 done, 1 failed, 1 dead; `.* dead ls mail --redis \S+ --namespace \S+` shows why\n$/,
+    )
+    expect(ended.code).toBe(0)
+  })
+
+  test('[Q32] --drain counts an item that failed first and is done then as done', async () => {
+    const { open, script, flags } = await place({ retry: { attempts: 3, backoff: [0, 0] } })
+    await open.send(1)
+    const words = ['work', 'mail', '--drain', '--json', ...flags, ...script('process.exit(item.attempt === 1 ? 1 : 0)')]
+    expect(jsonLines((await runCli(words)).stdout)).toMatchObject([{ drained: true, done: 1, failed: 0, dead: 0 }])
+  })
+
   test('a command that takes too long is ended, with what it has started, and tried again', async () => {
     const { bus, open, script, noted, flags } = await place({ retry: { attempts: 1 } })
     await open.send(1)
@@ -265,15 +417,32 @@ setInterval(() => undefined, 1_000)`
   })
 
   test('a command that cannot be started costs no item an attempt', async () => {
-    const { open, flags, facts } = await place({ retry: { attempts: 1 } })
+    const { open, flags, facts, folder } = await place({ retry: { attempts: 1 } })
     await open.send(1)
-    const ended = await runCli(['work', 'mail', ...flags, '--', './no-such-command'])
+    // It is there, but what should run it is not.
+    const file = join(folder, 'send-mail.sh')
+    writeFileSync(file, '#!/no/such/shell\n', { mode: 0o755 })
+    const ended = await runCli(['work', 'mail', ...flags, '--', file])
     expect([ended.code, ended.stderr]).toEqual([
       2,
-      expect.stringContaining('"command" cannot be started (ENOENT); got "./no-such-command"'),
+      expect.stringContaining(`"command" cannot be started (ENOENT); got "${file}"`),
     ])
     expect(await facts()).toMatchObject({ waiting: 1, held: 0, dead: 0 })
     expect((await open.claim()).items).toMatchObject([{ attempt: 1 }])
+  })
+
+  test.each([
+    ['./no-such-command', 'ENOENT'],
+    ['no-such-command', 'ENOENT'],
+    ['/etc/passwd', 'EACCES'],
+    ['/tmp', 'EACCES'],
+  ])('%s is refused also when nothing is due', async (file, code) => {
+    const { cli } = await place()
+    const ended = await cli('work', 'mail', '--drain', '--', file)
+    expect([ended.code, ended.stderr]).toEqual([
+      2,
+      `error PARAMETER_INVALID: Parameter "command" cannot be started (${code}); got "${file}".\n`,
+    ])
   })
 
   test('SIGTERM: what runs ends, what has not begun goes back at once, exit code 0', async () => {

@@ -40,7 +40,7 @@ describe('with an embedded Redis', () => {
     expect(statSync(join(dataDir, 'root-token')).mode & 0o777).toBe(0o600)
 
     // What it says to try next works as it is typed, apart from where the program is.
-    const [publish, tail] = screen.match(/ (publish|tail) .*/g)!.map((command) => command.trim())
+    const [publish, tail, put] = screen.match(/ (publish|tail|queue) .*/g)!.map((command) => command.trim())
     expect(publish).toBe(`publish order.paid '{"total":42}' --key order:42 --data-dir ${dataDir}`)
     const words = (command: string) => command.split(' ').map((word) => word.replaceAll("'", ''))
     expect((await runCli(words(publish!))).code).toBe(0)
@@ -54,6 +54,9 @@ describe('with an embedded Redis', () => {
     expect(posted.status).toBe(201)
     const tailed = await callCli([...words(tail!), '--limit', '2', '--json'])
     expect(jsonLines(tailed.stdout)).toMatchObject([{ data: { total: 42 } }, { data: { total: 43 } }])
+    expect((await runCli(words(put!))).stdout).toMatch(/^billing is created\.\nmatch +order\.\*\n/)
+    const billing = async () => jsonLines((await callCli(['queue', 'billing', '--json', '--data-dir', dataDir])).stdout)
+    await eventually(async () => (await billing())[0]!.waiting === 2)
     expect((await fetch(`${url}/readyz`)).status).toBe(200)
 
     up.kill('SIGTERM')

@@ -167,9 +167,22 @@ describe.each(['queue', 'processor'] as const)('dead letters of a %s', (kind) =>
     }
     expect((await send('POST', `${path}/discard`, {})).json.code).toBe('BODY_INVALID')
     const nothing = await cli('discard', 'mail')
-    expect([nothing.code, nothing.stderr]).toEqual([2, expect.stringContaining('or say which by --tenant')])
+    expect([nothing.code, nothing.stderr]).toEqual([
+      2,
+      'error PARAMETER_INVALID: Parameter "ids" is missing: name dead letters as `busbar dead ls` lists them, or say which by ' +
+        '--tenant, --type, --reason or --before, or --all.\n',
+    ])
     const both = await cli('discard', 'mail', '--all', '--tenant', 'acme')
-    expect([both.code, both.stderr]).toEqual([2, expect.stringContaining('together with --all')])
+    expect([both.code, both.stderr]).toEqual([
+      2,
+      'error PARAMETER_INVALID: Parameter "all" means every dead letter: leave out --tenant, or leave out --all.\n',
+    ])
+    const unknown = await cli('rm', 'mail')
+    expect([unknown.code, unknown.stderr]).toEqual([
+      2,
+      'error USAGE: dead has no command "rm". (There is ls, redrive, discard.)\n',
+    ])
+    expect((await cli('mail', 'redrive')).stderr).toContain('(Did you mean busbar dead redrive mail?)')
     expect(await dead.discard('mail', [])).toBe(0)
     expect(idsOf(await dead.list('mail'))).toEqual(ids)
     expect((await cli('discard', 'mail', '--all')).stdout).toBe('4 dead letters given up.\n')

@@ -54,6 +54,15 @@ describe('the token', () => {
     expect(await bus.topics()).toEqual(new Map())
   })
 
+  test('a wrong token is told from none, and says nothing of the right one', async () => {
+    const { get } = await testDoor()
+    const said = async (authorization: string) => (await get('/v1/topics', { authorization })).json.detail
+    const where = 'The root token is in the data folder, file root-token.'
+    expect(await said('')).toBe(`This route needs a token: send "Authorization: Bearer <token>". ${where}`)
+    expect(await said('Bearer another')).toBe(`This token is not known. ${where}`)
+    expect(await said(`Bearer ${rootToken.slice(0, -1)}`)).toBe(`This token is not known. ${where}`)
+  })
+
   test('the scheme is not case-sensitive, and health needs no token', async () => {
     const { get } = await testDoor()
     expect((await get('/v1/topics', { authorization: `bearer ${rootToken}` })).status).toBe(200)
@@ -353,7 +362,9 @@ describe('closing', () => {
     const open = (host: string, at: number) => openDoor({ bus, host, port: at, bodyMaxBytes: 1_024, rootToken })
     await expect(open('127.0.0.1', port)).rejects.toMatchObject({
       code: 'SETTING_INVALID',
-      message: expect.stringContaining(`http.port ${port} is already in use`),
+      message: expect.stringContaining(
+        `http.port ${port} is already in use on 127.0.0.1: choose another with --http-port`,
+      ),
     })
     await expect(open('192.0.2.1', 0)).rejects.toMatchObject({ code: 'SETTING_INVALID' })
     const door = await open('localhost', 0)

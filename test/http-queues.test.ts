@@ -50,6 +50,7 @@ describe('definitions', () => {
     expect((await get('/v1/queues/mail')).json).toEqual(facts)
     const back = await send('PUT', '/v1/queues/mail', definition)
     expect([back.status, back.json.code]).toEqual([409, 'SUBSCRIPTION_CHANGED_ELSEWHERE'])
+    expect(back.json.detail).toMatch(/had this definition before.*`force: true`.*`busbar queue put --force`/)
     expect((await send('PUT', '/v1/queues/mail', { ...definition, force: true })).json.change).toBe('changed')
     expect((await send('DELETE', '/v1/queues/mail')).json).toEqual({ removed: 'mail' })
     expect((await get('/v1/queues')).json).toEqual({ queues: [] })
@@ -77,10 +78,11 @@ describe('definitions', () => {
     [{ lease: '1ms' }, 'SETTING_INVALID', 'lease must be from 100 ms'],
     [{ lease: 'soon' }, 'SETTING_INVALID', 'lease must be a duration'],
     [{ retry: { attempts: 0 } }, 'SETTING_INVALID', 'retry.attempts must be a whole number from 1'],
+    [{ retry: { backoff: ['5m', '1s'] } }, 'SETTING_INVALID', 'the first wait and then the longest'],
     [{ retry: { attempt: 1 } }, 'BODY_INVALID', '"attempt" is unknown'],
     [{ weights: { acme: -1 } }, 'SETTING_INVALID', 'weights.acme must be a whole number from 0'],
     [{ from: 'yesterday' }, 'PARAMETER_INVALID', '"from" must be beginning, now, or a time'],
-    ['{"match":', 'BODY_INVALID', 'is not JSON'],
+    ['{"match":', 'BODY_INVALID', 'is not JSON: unexpected end at character 10.'],
     ['[]', 'BODY_INVALID', ''],
   ])('%j is refused and nothing is registered', async (body, code, said) => {
     const { send, get } = await testDoor()
@@ -300,7 +302,8 @@ describe('items', () => {
     ['/items', '{"data":1,"data":2}', 'EVENT_INVALID', '"data" must be given once'],
     ['/items', '[1]', 'BODY_INVALID', 'must be a JSON object'],
     ['/items', '', 'BODY_INVALID', 'must be a JSON object'],
-    ['/items', '{"data":', 'BODY_INVALID', 'is not JSON'],
+    ['/items', '{"data":', 'BODY_INVALID', 'is not JSON: unexpected end at character 9.'],
+    ['/items', 'hello', 'BODY_INVALID', 'is not JSON: unexpected "h" at character 1.'],
     ['/claim', { max: 0 }, 'BODY_INVALID', '"max" must be a whole number from 1 to 1000'],
     ['/claim', { max: 1_001 }, 'BODY_INVALID', '"max" must be a whole number from 1 to 1000'],
     ['/claim', { wait: '31s' }, 'PARAMETER_INVALID', '"wait" must be at most 30s'],
@@ -414,9 +417,12 @@ describe('facts', () => {
     const match = async (query: string) => (await get(`/v1/match?${query}`)).json
     const since = expect.any(Number)
     expect((await match('tenant=acme&type=order.paid')).matches).toEqual([
-      { name: 'acme', kind: 'queue', matches: true, why: 'matches', since },
-      { name: 'jobs', kind: 'queue', matches: false, why: 'pattern', since },
-      { name: 'orders', kind: 'queue', matches: true, why: 'matches', since, pausedSince: expect.any(Number) },
+      { name: 'acme', kind: 'queue', match: 'acme:>', matches: true, why: 'matches', since },
+      { name: 'jobs', kind: 'queue', match: null, matches: false, why: 'pattern', since },
+      {
+        ...{ name: 'orders', kind: 'queue', match: 'order.*', matches: true, why: 'matches', since },
+        pausedSince: expect.any(Number),
+      },
     ])
     const why = await match('tenant=zebra&type=mail.sent&name=orders')
     expect(why.matches).toMatchObject([
@@ -425,7 +431,7 @@ describe('facts', () => {
     expect(await match('tenant=acme&type=order.paid&name=order')).toMatchObject({
       ...{ code: 'SUBSCRIPTION_NOT_FOUND', detail: expect.stringContaining('Did you mean orders?') },
     })
-    expect((await match('tenant=acme')).detail).toContain('"type" is missing')
+    expect((await match('tenant=acme')).detail).toContain('"type" is missing: add it to the query, as in ?type=….')
     expect((await match('tenant=acme&type=a..b')).code).toBe('PARAMETER_INVALID')
     expect((await match('tenant=a%20b&type=a')).code).toBe('PARAMETER_INVALID')
     expect((await match('tenant=acme&type=a&tpye=b')).code).toBe('PARAMETER_INVALID')

@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { eventually } from './support/eventually.ts'
 import { freePort } from './support/ports.ts'
 
@@ -29,10 +29,10 @@ beforeAll(async () => {
 
 afterAll(() => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
 
-function start(command: string) {
+function start(command: string, cwd = folder) {
   const env = { ...process.env, BUSBAR_HTTP_PORT: String(port), NO_COLOR: '1' }
   // Detached, so that the whole group can be told to end: neither sh nor npm passes a signal on to what it runs.
-  const child = spawn('sh', ['-c', command], { cwd: folder, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
+  const child = spawn('sh', ['-c', command], { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   let output = ''
   child.stdout.on('data', (chunk) => {
     output += chunk
@@ -43,8 +43,8 @@ function start(command: string) {
   return { child, output: () => output }
 }
 
-async function run(command: string): Promise<string> {
-  const { child, output } = start(command)
+async function run(command: string, cwd = folder): Promise<string> {
+  const { child, output } = start(command, cwd)
   const [code] = await once(child, 'close')
   expect(code, `${command}\n${output()}`).toBe(0)
   return output()
@@ -93,8 +93,17 @@ describe('README', () => {
     expect(outputs[3]).toContain('order:7')
   })
 
+  test('the code runs where the README says that it is saved: inside the clone', async () => {
+    expect(readme).toContain('Save a snippet anywhere inside the clone')
+    mkdirSync(join(root, '.busbar'), { recursive: true, mode: 0o700 })
+    const inside = mkdtempSync(join(root, '.busbar', 'readme-'))
+    onTestFinished(() => rmSync(inside, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
+    writeFileSync(join(inside, 'try.js'), blocks('js')[3]!)
+    expect(await run('node try.js', inside)).toContain('order:7')
+  })
+
   test('the commands run as written', async () => {
-    const [begin, tries, curl, tests] = blocks('sh')
+    const [begin, tries, curl, tests, queue] = blocks('sh')
     expect(tests).toBe('npm test\n')
     const up = start(begin!)
     try {
@@ -104,6 +113,12 @@ describe('README', () => {
       expect(outputs[1]).toContain('order:42')
       expect(outputs[2]).toMatch(/order\s+\d/)
       expect((await request(curl!)).status).toBe(201)
+      const [sent, worked, queues] = queue!.trim().split('\n')
+      expect(await run(sent!)).toMatch(/^id mail\./m)
+      const printed = await run(worked!)
+      expect(printed).toMatch(/^\{"queue":"mail",.*"data":\{"to":"bob"\}\}\}$/m)
+      expect(printed).toMatch(/^drained: 1 done, 0 failed, 0 dead$/m)
+      expect(await run(queues!)).toMatch(/^mail +mail\.\* +0 +0 +0 +0 +- +-\nNothing runs in namespace shop/m)
     } finally {
       process.kill(-up.child.pid!, 'SIGTERM')
     }

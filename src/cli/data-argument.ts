@@ -4,9 +4,9 @@ import { limits } from '../event.ts'
 
 /** Most JSON that arrives broken was whole before the shell took its quotes. */
 export function quotingError(error: unknown): unknown {
-  if (!(error instanceof BusbarError) || error.code !== 'DATA_UNSERIALISABLE') return error
+  if (!(error instanceof BusbarError) || !error.details.isText) return error
   const problem = `${error.details.problem}. In a shell, put it between single quotes, as in '{"total":42}'`
-  return BusbarError.of('DATA_UNSERIALISABLE', { problem }, error)
+  return BusbarError.of('DATA_UNSERIALISABLE', { problem, isText: true }, error)
 }
 
 /** White space around the JSON, such as echo's line end, is not part of it. */
@@ -21,6 +21,6 @@ export async function readStdin(stdin: AsyncIterable<Uint8Array>): Promise<strin
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(parts)).trim()
   } catch (error) {
-    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not UTF-8' }, error)
+    throw BusbarError.of('DATA_UNSERIALISABLE', { problem: 'it is not UTF-8', isText: true }, error)
   }
 }

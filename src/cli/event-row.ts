@@ -1,8 +1,8 @@
-/** Events for people: one line per event, and one event with all its fields. */
+/** Events for people: one line per event as they come, a table of those there are, and one event with all its fields. */
 import type { Event } from '../event.ts'
 import type { Output } from './output.ts'
 import { columnsOf, printable, printableJson, shorten } from './printable.ts'
-import { columnGap, growingColumns } from './table.ts'
+import { columnGap, growingColumns, tableLines } from './table.ts'
 
 // What an ISO time and an id take; names beyond theirs are shortened on a terminal, else they push their line right.
 const limits = { time: 24, id: 20, tenant: 20, type: 30, key: 30 }
@@ -20,6 +20,22 @@ export function createEventRows({ colors, columns }: Output): (event: Event) => 
     const data = shortData(event.json, columns === undefined ? undefined : columns - used)
     return [...cells.map((cell, at) => paints[at]!(cell)), data].join(columnGap)
   }
+}
+
+/** Events that are all there, under a head; the data only as far as the terminal is wide. */
+export function eventTable(events: readonly Event[], { colors, columns }: Output): string[] {
+  const titles = ['time', 'id', 'tenant', 'type', 'key']
+  const cells = events.map((event) =>
+    [timeText(event.time), event.id, event.tenant, event.type, event.key ?? '-'].map(printable),
+  )
+  const used = titles.reduce(
+    (sum, title, at) => sum + Math.max(columnsOf(title), ...cells.map((row) => columnsOf(row[at]!))) + columnGap.length,
+    0,
+  )
+  const room = columns === undefined ? undefined : columns - used
+  const rows = events.map((event, at) => [...cells[at]!, shortData(event.json, room)])
+  const head = [...titles, 'data'].map((title) => ({ title }))
+  return tableLines(head, rows, colors.bold)
 }
 
 const leastDataColumns = 10

@@ -2,7 +2,9 @@
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { delimiter, extname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { describeConfig, describeSettings } from '../config.ts'
 import type { Io } from './output.ts'
+import type { Session } from './session.ts'
 
 const mainFile = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
 
@@ -39,4 +41,18 @@ export function shellWord(text: string): string {
 export function shownPath(path: string, cwd: string): string {
   const short = relative(cwd, path)
   return short === '' ? '.' : short.startsWith('..') ? path : short
+}
+
+/** A command of this program that meets the same namespace when it is typed in this folder. */
+export const commandLine = (session: Pick<Session, 'io' | 'config'>, command: string): string =>
+  `${invocation(session.io)} ${command}${sameSettings(session)}`
+
+/** Flags that another process must be given to meet this one; file and environment it finds by itself. */
+function sameSettings({ config }: Pick<Session, 'config'>): string {
+  const shared: readonly string[] = ['config', 'redis', 'dataDir', 'namespace']
+  const flags = new Map(describeSettings().map(({ name, flag }) => [name, flag]))
+  return describeConfig(config)
+    .filter(({ name, source }) => source === 'flag' && shared.includes(name))
+    .map(({ name, value }) => ` ${flags.get(name)} ${shellWord(value)}`)
+    .join('')
 }

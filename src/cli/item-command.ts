@@ -8,6 +8,8 @@
  * One that cannot be started at all is no item's fault: nothing is tried again, and the worker ends.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
+import { accessSync, constants, statSync } from 'node:fs'
+import { delimiter, resolve as pathOf } from 'node:path'
 import { BusbarError, shown } from '../errors.ts'
 import type { Event, WorkContext } from '../index.ts'
 import type { Io } from './output.ts'
@@ -69,6 +71,27 @@ export class ItemCommand {
     setTimeout(() => {
       if (this.#running.has(child)) kill(child, 'SIGKILL')
     }, patienceMs).unref()
+  }
+}
+
+// What a system looks through where there is no PATH.
+const plainPath = '/usr/bin:/bin'
+
+/** PARAMETER_INVALID for a command that is not there: that is known before there is an item for it. */
+export function checkStartable([file = '']: readonly string[], { env, cwd }: Pick<Io, 'env' | 'cwd'>): void {
+  const folders = file.includes('/') ? [''] : (env.PATH ?? plainPath).split(delimiter)
+  const problems = folders.map((folder) => problemWith(pathOf(cwd, folder, file)))
+  if (problems.includes(undefined)) return
+  throw cannotStart(file, problems.find((error) => error?.code !== 'ENOENT') ?? problems[0]!)
+}
+
+/** Undefined when it can be run. */
+function problemWith(path: string): NodeJS.ErrnoException | undefined {
+  try {
+    accessSync(path, constants.X_OK)
+    return statSync(path).isFile() ? undefined : Object.assign(new Error(`${path} is no file`), { code: 'EACCES' })
+  } catch (error) {
+    return error as NodeJS.ErrnoException
   }
 }
 

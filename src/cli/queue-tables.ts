@@ -38,11 +38,12 @@ export function queueLines(queues: readonly QueueFacts[], { colors }: Output): s
   return tableLines(columns, rows, colors.bold)
 }
 
+type Fact = [name: string, value: string]
+
 /** Everything that is known of one, a fact per line. */
-export function queueFactLines(facts: QueueFacts, { colors }: Output): string[] {
-  const { attempts, backoffMs, leaseMs, weights } = facts
-  const [first, longest] = backoffMs.map((ms) => formatDuration(ms)) as [string, string]
-  const shown: [name: string, value: string][] = [
+export function queueFactLines(facts: QueueFacts, output: Output): string[] {
+  const { colors } = output
+  const shown: Fact[] = [
     ['name', facts.name],
     ['match', matchText(facts.match)],
     ['waiting', countText(facts.waiting)],
@@ -56,38 +57,63 @@ export function queueFactLines(facts: QueueFacts, { colors }: Output): string[] 
     ['dropped', countText(facts.dropped)],
     ['discarded', countText(facts.discarded)],
     ['paused', facts.paused ? colors.red('yes') : 'no'],
-    ['lease', formatDuration(leaseMs)],
-    ['retry', `${attempts === 0 ? 'for ever' : countOf(attempts, 'attempt')}, waiting ${first} to ${longest}`],
-    [
-      'weights',
-      Object.entries(weights)
-        .map(([tenant, weight]) => `${tenant}=${weight}`)
-        .join(', ') || '-',
-    ],
+    ...settingsOf(facts),
   ]
-  return shown.map(([name, value]) => `${colors.dim(name.padEnd(9))}${columnGap}${value}`)
+  return factLines(shown, output)
 }
+
+/** What a queue was told to be. */
+export const definitionLines = (facts: QueueFacts, output: Output): string[] =>
+  factLines([['match', matchText(facts.match)], ...settingsOf(facts)], output)
+
+function settingsOf({ leaseMs, weights, ...retry }: QueueFacts): Fact[] {
+  const weighed = Object.entries(weights).map(([tenant, weight]) => `${tenant}=${weight}`)
+  return [
+    ['lease', formatDuration(leaseMs)],
+    ['retry', retryText(retry)],
+    ['weights', weighed.join(', ') || '-'],
+  ]
+}
+
+function retryText({ attempts, backoffMs: [first, longest] }: Pick<QueueFacts, 'attempts' | 'backoffMs'>): string {
+  if (attempts === 1) return '1 attempt, no retries'
+  const tries = attempts === 0 ? 'for ever' : countOf(attempts, 'attempt')
+  return `${tries}, waiting ${formatDuration(first)} to ${formatDuration(longest)}`
+}
+
+const factLines = (facts: readonly Fact[], { colors }: Output): string[] =>
+  facts.map(([name, value]) => `${colors.dim(name.padEnd(9))}${columnGap}${value}`)
 
 export function tenantLines(tenants: readonly TenantFacts[], { colors }: Output): string[] {
   const numbers = ['weight', 'waiting', 'oldest', 'in flight', 'later', 'dead'].map(right)
-  const rows = tenants.map(({ tenant, weight, waiting, oldestMs, held, later, dead }) => [
-    ...[tenant, countText(weight), countText(waiting), ageText(oldestMs)],
-    ...[held, later, dead].map(countText),
+  const rows = tenants.map((facts) => [
+    ...[facts.tenant, countText(facts.weight), countText(facts.waiting), ageText(facts.oldestMs)],
+    ...[facts.held, facts.later, facts.dead].map(countText),
+    pausedText(facts),
   ])
-  return tableLines([{ title: 'tenant' }, ...numbers], rows, colors.bold)
+  const columns = [{ title: 'tenant' }, ...numbers, { title: 'paused', paint: colors.red }]
+  return tableLines(columns, rows, colors.bold)
+}
+
+function pausedText({ weight, throttledUntil }: TenantFacts): string {
+  if (weight === 0) return 'weight 0'
+  return throttledUntil === null ? '-' : `until ${timeText(throttledUntil)}`
 }
 
 export function matchLines(matches: readonly MatchFacts[], { colors }: Output): string[] {
-  const columns = ['name', 'kind', 'gets it', 'since', 'why'].map((title) => ({ title }))
+  const columns = ['name', 'kind', 'match', 'gets it', 'since', 'why'].map((title) => ({ title }))
   const rows = matches.map((facts) => [
-    ...[facts.name, facts.kind, facts.matches ? 'yes' : 'no', timeText(facts.since), whyText(facts)],
+    ...[facts.name, facts.kind, matchText(facts.match), facts.matches ? 'yes' : 'no'],
+    ...[timeText(facts.since), whyText(facts)],
   ])
   return tableLines(columns, rows, colors.bold)
 }
 
-function whyText({ matches, pausedSince }: MatchFacts): string {
-  const why = matches ? 'its pattern matches' : 'its pattern does not match'
-  return pausedSince === undefined ? why : `${why}; paused since ${timeText(pausedSince)}, so nothing is given out`
+function whyText({ match, matches, pausedSince }: MatchFacts): string {
+  if (match === null) return 'it has no pattern: it gets only what is sent'
+  if (!matches) return 'its pattern does not match'
+  const paused = pausedSince === undefined ? '' : `; paused since ${timeText(pausedSince)}, so nothing is given out`
+  return `its pattern matches${paused}`
 }
 
 /** A line for each queue in which something is left. */

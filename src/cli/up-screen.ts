@@ -1,6 +1,5 @@
 /** The first screen of `busbar up`: what runs, where, and what to try next. */
-import { describeConfig, describeSettings } from '../config.ts'
-import { invocation, shellWord, shownPath } from './invocation.ts'
+import { commandLine, shellWord, shownPath } from './invocation.ts'
 import type { Session } from './session.ts'
 import { version } from './version.ts'
 
@@ -42,23 +41,12 @@ export function runningLines(running: Running, session: Session): string[] {
 }
 
 export function commandsToTry({ url, tokenFile }: Running, session: Session): string[] {
-  const call = invocation(session.io)
-  const same = sameSettings(session)
   const token = shellWord(shownPath(tokenFile, session.io.cwd))
   return [
-    `${call} publish order.paid '{"total":42}' --key order:42${same}`,
-    `${call} tail 'order.*' --since beginning${same}`,
+    commandLine(session, `publish order.paid '{"total":42}' --key order:42`),
+    commandLine(session, `tail 'order.*' --since beginning`),
+    commandLine(session, `queue put billing --match 'order.*' --from beginning`),
     `curl ${url}/v1/events -H "Authorization: Bearer $(cat ${token})" \\`,
     `  -H 'Content-Type: application/json' -d '{"type":"order.paid","key":"order:42","data":{"total":43}}'`,
   ]
-}
-
-/** Flags that another process must be given to meet this one; file and environment it finds by itself. */
-function sameSettings({ config }: Session): string {
-  const shared: readonly string[] = ['config', 'redis', 'dataDir', 'namespace']
-  const flags = new Map(describeSettings().map(({ name, flag }) => [name, flag]))
-  return describeConfig(config)
-    .filter(({ name, source }) => source === 'flag' && shared.includes(name))
-    .map(({ name, value }) => ` ${flags.get(name)} ${shellWord(value)}`)
-    .join('')
 }

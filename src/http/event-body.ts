@@ -7,8 +7,9 @@
 import type { DelayOptions, PublishAllEvent } from '../bus-types.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { limits, RawJson } from '../event.ts'
-import { forEachElement, forEachMember, kindOfJson, NotJson } from '../json-slices.ts'
+import { checkValue, forEachElement, forEachMember, kindOfJson, NotJson } from '../json-slices.ts'
 import { isUnknown, named } from '../unknown-name.ts'
+import { bodyNotJson } from './json-body.ts'
 
 export type BodyItem = { event: PublishAllEvent; error?: undefined } | { error: BusbarError }
 
@@ -50,11 +51,12 @@ export function readEventBody(text: string): EventBody {
       case 'array':
         return { kind: 'many', items: readItems(text) }
       case 'other':
-        throw BusbarError.of('BODY_INVALID', { problem: 'must be JSON: an event object or an array of them' })
+        checkValue(text)
+        throw BusbarError.of('BODY_INVALID', { problem: 'must be an event object or an array of them' })
     }
   } catch (error) {
     if (!(error instanceof NotJson)) throw error
-    throw BusbarError.of('BODY_INVALID', { problem: `is not JSON: ${error.message}` }, error)
+    throw bodyNotJson(error)
   }
 }
 

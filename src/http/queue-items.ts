@@ -10,9 +10,9 @@ import { type Static, Type } from 'typebox'
 import { type Duration, parseDuration } from '../duration.ts'
 import { BusbarError, shown } from '../errors.ts'
 import type { ClaimedItem, ClaimedLease, ClaimOptions, QueuesView, SendOptions, Sent } from '../index.ts'
-import { kindOfJson, NotJson } from '../json-slices.ts'
+import { checkValue, kindOfJson, NotJson } from '../json-slices.ts'
 import { readFields } from './event-body.ts'
-import { parseBody, sendJson } from './json-body.ts'
+import { bodyNotJson, parseBody, sendJson } from './json-body.ts'
 
 const strict = { additionalProperties: false } as const
 const params = Type.Object({ name: Type.String() })
@@ -86,9 +86,10 @@ async function send(queues: QueuesView, name: string, text: string): Promise<Sen
 function readItem(text: string): Record<string, unknown> {
   try {
     if (text !== '' && kindOfJson(text) === 'object') return readFields(text, sendFields, 'an item')
+    if (text !== '') checkValue(text)
   } catch (error) {
     if (!(error instanceof NotJson)) throw error
-    throw BusbarError.of('BODY_INVALID', { problem: `is not JSON: ${error.message}` }, error)
+    throw bodyNotJson(error)
   }
   throw BusbarError.of('BODY_INVALID', { problem: 'must be a JSON object, as in {"data":{"to":"a@b.c"}}' })
 }

@@ -3,9 +3,8 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 import type { Bus } from '../bus.ts'
-import { BusbarError, shown } from '../errors.ts'
 import type { QueueOptions } from '../index.ts'
-import { readTime, timeForms } from '../time.ts'
+import { readStart, startForms } from '../sinks/queue/start.ts'
 import { addDeadRoutes } from './dead-letters.ts'
 import { parseBody, sendJson } from './json-body.ts'
 import { addItemRoutes } from './queue-items.ts'
@@ -13,7 +12,6 @@ import { addItemRoutes } from './queue-items.ts'
 const strict = { additionalProperties: false } as const
 const params = Type.Object({ name: Type.String() })
 const duration = Type.Union([Type.String(), Type.Number()], { description: 'a duration like "30s", or a number of ms' })
-const startForms = `beginning, now, or a time: ${timeForms}`
 const putBody = Type.Object(
   {
     match: Type.Optional(
@@ -90,7 +88,7 @@ function optionsOf({ retry, from, ...rest }: Static<typeof putBody>): QueueOptio
   const { attempts, backoff } = retry ?? {}
   const options = {
     ...rest,
-    ...(from === undefined ? {} : { from: startOf(from) }),
+    ...(from === undefined ? {} : { from: readStart(from) }),
     ...(retry === undefined
       ? {}
       : {
@@ -102,13 +100,6 @@ function optionsOf({ retry, from, ...rest }: Static<typeof putBody>): QueueOptio
   }
   // Which durations and patterns are right is the bus's to say.
   return options as QueueOptions
-}
-
-function startOf(from: string | number): 'beginning' | 'now' | number {
-  if (from === 'beginning' || from === 'now') return from
-  const time = readTime(String(from))
-  if (time !== undefined) return time
-  throw BusbarError.of('PARAMETER_INVALID', { name: 'from', value: shown(from), problem: `must be ${startForms}` })
 }
 
 export const matchQuery = Type.Object(

@@ -97,8 +97,10 @@ function violationError({ validation = [], validationContext }: Partial<FastifyE
     return BusbarError.of('BODY_INVALID', {
       problem: name === '' ? problem : `has a wrong field: "${named(name)}" ${problem}`,
     })
-  const value = shown((given as Record<string, unknown>)[name])
-  return BusbarError.of('PARAMETER_INVALID', { name: named(name), value, problem })
+  const value = (given as Record<string, unknown>)[name]
+  if (value !== undefined)
+    return BusbarError.of('PARAMETER_INVALID', { name: named(name), value: shown(value), problem })
+  return BusbarError.of('PARAMETER_INVALID', { name, problem: `${problem}: add it to the query, as in ?${name}=…` })
 }
 
 type Schemas = Readonly<Record<string, { description?: string }>>

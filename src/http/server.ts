@@ -81,7 +81,7 @@ async function closeApp(app: App, streams: LiveStreams, timeoutMs: number): Prom
 
 function cannotListen(error: NodeJS.ErrnoException, host: string, port: number): unknown {
   const problems: Record<string, string> = {
-    EADDRINUSE: `http.port ${port} is already in use on ${host}: choose another, or 0 for a free one`,
+    EADDRINUSE: `http.port ${port} is already in use on ${host}: choose another with --http-port, or 0 for a free one`,
     EACCES: `http.port ${port} may not be used by this user: choose one above 1023`,
     EADDRNOTAVAIL: `http.host ${host} is not an address of this machine`,
     ENOTFOUND: `http.host ${host} is not a known name`,
@@ -187,7 +187,7 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams, ending:
     return problem === undefined ? { status: 'ok' } : sendProblem(reply, toOurs(options, request, problem), 503)
   })
 
-  const carriesToken = bearerCheck(options.rootToken)
+  const checkToken = bearerCheck(options.rootToken)
   const live = {
     bus,
     times: { stallMs, keepAliveMs },
@@ -195,9 +195,7 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams, ending:
     failed: (request: FastifyRequest, error: unknown) => reportFailure(bus, request, error),
   }
   const v1 = async (routes: FastifyInstance) => {
-    routes.addHook('onRequest', async (request) => {
-      if (!carriesToken(request.headers.authorization)) throw BusbarError.of('UNAUTHENTICATED')
-    })
+    routes.addHook('onRequest', async (request) => checkToken(request.headers.authorization))
     routes.addContentTypeParser(acceptedTypes, { parseAs: 'buffer' }, readText)
     const typed = routes.withTypeProvider<TypeBoxTypeProvider>()
     typed.post('/events', (request, reply) => publishBody(bus, request, reply))

@@ -63,13 +63,14 @@ async function makeToken(path: string): Promise<string> {
 const unusable = (problem: string, cause?: unknown): BusbarError =>
   BusbarError.of('SETTING_INVALID', { problems: [`dataDir: ${problem}`] }, cause)
 
-/** Answers whether an Authorization header carries the token. */
-export function bearerCheck(token: string): (header: string | undefined) => boolean {
+/** UNAUTHENTICATED unless an Authorization header carries the token. */
+export function bearerCheck(token: string): (header: string | undefined) => void {
   const wanted = sha256(token)
   return (header) => {
     const given = /^Bearer +(\S+) *$/i.exec(header ?? '')?.[1]
+    if (given === undefined) throw BusbarError.of('UNAUTHENTICATED', { isGiven: false })
     // Hashes are of one length, which timingSafeEqual needs and which hides the token's.
-    return given !== undefined && timingSafeEqual(sha256(given), wanted)
+    if (!timingSafeEqual(sha256(given), wanted)) throw BusbarError.of('UNAUTHENTICATED', { isGiven: true })
   }
 }
 

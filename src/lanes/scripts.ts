@@ -105,7 +105,7 @@ export interface SendInput extends StoreInput {
   items: readonly SentItem[]
 }
 
-export type SendReply = { kind: 'sent'; words: readonly string[] } | { kind: 'late' } | { kind: 'gone' }
+export type SendReply = { kind: 'sent'; nowMs: number; words: readonly string[] } | { kind: 'late' } | { kind: 'gone' }
 
 export const sendScript = defineScript({
   file: new URL('./send.lua', import.meta.url),
@@ -129,8 +129,8 @@ export const sendScript = defineScript({
       item.envelope,
     ]),
   ],
-  reply: ([kind, ...words]: ['sent', ...string[]] | ['late'] | ['gone']): SendReply =>
-    kind === 'sent' ? { kind, words } : { kind },
+  reply: ([kind, now, ...words]: ['sent', string, ...string[]] | ['late'] | ['gone']): SendReply =>
+    kind === 'sent' ? { kind, nowMs: Number(now), words } : { kind },
 })
 
 export const renewScript = defineScript({

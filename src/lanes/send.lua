@@ -10,11 +10,11 @@
 -- ARGV[9] once_ms      for how long an idempotency key is
 -- ARGV[10…] items      each: id, lane, key or '', delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
 --
--- Replies {'sent', word…}  per item: its id; 'duplicate <id>', what an earlier one was answered; or 'reused', the idempotency key was
---                          used for another body, and nothing of this item is stored; or 'full', the tenant's backlog is, and nothing of
---                          it is stored
---         {'late'}         a flush with a higher number has come already; nothing written
---         {'gone'}         there is no such store
+-- Replies {'sent', now, word…}  when, in ms; per item: its id; 'duplicate <id>', what an earlier one was answered; 'reused', the
+--                               idempotency key was used for another body, or 'full', so much of its tenant waits already: nothing of
+--                               this item is stored then
+--         {'late'}              a flush with a higher number has come already; nothing written
+--         {'gone'}              there is no such store
 
 local argv = ARGV
 local remembered, forget = KEYS[15], KEYS[16]
@@ -29,8 +29,8 @@ if seen then
   if tonumber(last) > n then return {'late'} end
 end
 
-local reply, names, fresh, ready = {'sent'}, {}, {}, 0
 local written_now = format('%.0f', now)
+local reply, names, fresh, ready = {'sent', written_now}, {}, {}, 0
 
 -- Twice as many as this call can add, so that it never grows by what is over.
 local over = redis.call('ZRANGEBYSCORE', forget, '-inf', now, 'LIMIT', 0, math.min(1000, 2 + math.ceil(#argv / 4)))

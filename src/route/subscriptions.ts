@@ -41,6 +41,8 @@ export interface SubscriptionFacts {
 export interface MatchFacts {
   name: string
   kind: Subscription['kind']
+  /** What it was asked against; null: nothing comes by itself. */
+  match: Pattern | null
   matches: boolean
   why: 'matches' | 'pattern'
   /** When it was created: what was published before, it has only if it was told to begin earlier. ms. */
@@ -114,7 +116,7 @@ export class Subscriptions implements SubscriptionsView {
     const paused = pausedSince === undefined ? {} : { pausedSince }
     // Revisions are the server's clock in µs.
     const since = Math.floor(born / 1000)
-    return { name, kind, matches, why: matches ? 'matches' : 'pattern', since, ...paused }
+    return { name, kind, match, matches, why: matches ? 'matches' : 'pattern', since, ...paused }
   }
 
   async #all(): Promise<Subscription[]> {

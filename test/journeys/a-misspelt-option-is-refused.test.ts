@@ -40,6 +40,10 @@ describe('declarations', () => {
       `retry.backoff must be two durations, as in ['100ms', '30s']; got "1s"`,
     ],
     [{ match: 'a.b', retry: { backoff: ['5x', '1s'] } }, 'got "5x"'],
+    [
+      { match: 'a.b', retry: { backoff: ['5m', '1s'] } },
+      `retry.backoff must be the first wait and then the longest, as in ['1s', '5m']; got ["5m","1s"]: swap them`,
+    ],
     [{ match: 'a.b', commit: 'batches' }, `commit, unless 'each' or 'batch', must be a duration`],
     [{ match: 'a.b', commit: 'batches' }, 'got "batches"'],
     [{}, `match is missing: which events, as in { match: 'order.*' }`],

@@ -136,7 +136,7 @@ describe('send.lua', () => {
   test('sent: the ids in order; a repeat is answered alike and stores nothing', async () => {
     const store = await clockedStore()
     const items = [store.item('a'), store.item('b'), store.item('a')]
-    const sent = { kind: 'sent', words: items.map(({ id }) => id) }
+    const sent = { kind: 'sent', nowMs: expect.any(Number), words: items.map(({ id }) => id) }
     expect(await store.sendAll(items, { n: 1 })).toEqual(sent)
     const stored = await store.stored()
     expect(await store.sendAll(items, { n: 1 })).toEqual(sent)
@@ -177,14 +177,22 @@ describe('send.lua', () => {
     const item = (fingerprint: string, once = 'k') => store.item('a', { once, fingerprint })
     const [first, other] = [item('f'), item('f', 'k2')]
     const reply = await store.sendAll([first, item('f'), item('g'), other])
-    expect(reply).toEqual({ kind: 'sent', words: [first.id, `duplicate ${first.id}`, 'reused', other.id] })
+    expect(reply).toEqual({
+      kind: 'sent',
+      nowMs: expect.any(Number),
+      words: [first.id, `duplicate ${first.id}`, 'reused', other.id],
+    })
     expect(await store.counts()).toEqual({ in: 2, waiting: 2 })
     store.pass(24 * hour - 1)
     expect(await store.sendAll([item('f'), item('g')])).toMatchObject({ words: [`duplicate ${first.id}`, 'reused'] })
     store.pass(1)
     const again = item('g')
-    expect(await store.sendAll([again])).toEqual({ kind: 'sent', words: [again.id] })
-    expect(await store.sendAll([item('g')])).toEqual({ kind: 'sent', words: [`duplicate ${again.id}`] })
+    expect(await store.sendAll([again])).toEqual({ kind: 'sent', nowMs: expect.any(Number), words: [again.id] })
+    expect(await store.sendAll([item('g')])).toEqual({
+      kind: 'sent',
+      nowMs: expect.any(Number),
+      words: [`duplicate ${again.id}`],
+    })
   })
 
   test('what is over is swept away faster than new keys come, and is over before it is swept', async () => {
@@ -194,7 +202,7 @@ describe('send.lua', () => {
     await store.sendAll(keyed(0, 1_000))
     store.pass(24 * hour)
     const again = keyed(999, 1)
-    expect(await store.sendAll(again)).toEqual({ kind: 'sent', words: [again[0]!.id] })
+    expect(await store.sendAll(again)).toEqual({ kind: 'sent', nowMs: expect.any(Number), words: [again[0]!.id] })
     const left = await store.redis.hlen(store.keys.remembered)
     expect(left).toBeLessThan(1_000)
     await store.sendAll(keyed(2_000, 100))

@@ -138,7 +138,7 @@ const unserialisable: [string, unknown, RegExp][] = [
     /text/,
   ],
   ['nested 20,000 deep', nested(20_000), /stack/],
-  ['raw that is no JSON', rawJson('{"a":'), /not JSON text/],
+  ['raw that is no JSON', rawJson('{"a":'), /is not JSON: /],
   ['raw that is no text', rawJson(5 as never), /not JSON text|a object/],
   [
     'a 10 kB complaint',
@@ -149,8 +149,8 @@ const unserialisable: [string, unknown, RegExp][] = [
     },
     /no/,
   ],
-  ['raw that is empty', rawJson(''), /not JSON text/],
-  ['raw that is two values', rawJson('1 2'), /not JSON text/],
+  ['raw that is empty', rawJson(''), /is not JSON: /],
+  ['raw that is two values', rawJson('1 2'), /is not JSON: /],
   ['raw 1e400', rawJson('1e400'), /Infinity/],
   ['raw -1E+0400 inside', rawJson('{"a":[-1E+0400]}'), /Infinity/],
   ['raw 400 digits', rawJson('9'.repeat(400)), /Infinity/],
@@ -164,7 +164,7 @@ const data: BadEvent[] = [
       `data ${name}`,
       { data: value },
       'DATA_UNSERIALISABLE',
-      new RegExp(`"data" cannot be written as JSON: .*${says.source}`),
+      new RegExp(`"data" (cannot be written as JSON: .*)?(${says.source})`),
     ),
   ),
   ...[

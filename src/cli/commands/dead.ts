@@ -129,19 +129,23 @@ function choiceOf(ids: readonly string[], options: ChoiceOptions): DeadChoice {
   const filter = filterOf(options)
   const isFiltered = Object.keys(filter).length > 0
   const { all = false } = options
-  if (all && (ids.length > 0 || isFiltered))
-    throw choiceError(ids, 'cannot be given together with --all, nor can a filter')
+  if (all && (ids.length > 0 || isFiltered)) {
+    const others = [...(ids.length > 0 ? ['the ids'] : []), ...Object.keys(filter).map((name) => `--${name}`)].join(
+      ', ',
+    )
+    throw choiceError('all', `means every dead letter: leave out ${others}, or leave out --all`)
+  }
   if (all) return 'all'
   if (ids.length === 0 && !isFiltered)
     throw choiceError(
-      ids,
-      'must be the ids of dead letters, or say which by --tenant, --type, --reason, --before or --all',
+      'ids',
+      'is missing: name dead letters as `busbar dead ls` lists them, or say which by --tenant, --type, --reason or --before, or --all',
     )
   return ids.length === 0 ? filter : { ...filter, ids }
 }
 
-const choiceError = (ids: readonly string[], problem: string): BusbarError =>
-  BusbarError.of('PARAMETER_INVALID', { name: 'ids', value: shown(ids), problem })
+const choiceError = (name: string, problem: string): BusbarError =>
+  BusbarError.of('PARAMETER_INVALID', { name, problem })
 
 async function redrive(session: Session, name: string, ids: string[], options: ChoiceOptions) {
   const which = choiceOf(ids, options)

@@ -1,7 +1,11 @@
 /** `busbar match TENANT TYPE`: who would get such an event, and why not. */
+
+import type { MatchFacts } from '../../index.ts'
 import { exitCodes } from '../exit.ts'
+import { commandLine } from '../invocation.ts'
 import type { AddCommand } from '../program.ts'
 import { matchLines } from '../queue-tables.ts'
+import { isRouted, sayUnrouted } from '../routed.ts'
 import type { Session } from '../session.ts'
 
 export const addMatch: AddCommand = (program, run) => {
@@ -14,11 +18,23 @@ export const addMatch: AddCommand = (program, run) => {
     .action(run(match))
 }
 
-async function match({ out, withBus, config }: Session, tenant: string, type: string, { name }: { name?: string }) {
-  const matches = await withBus((bus) => bus.subscriptions.match(tenant, type, name))
-  if (out.json) for (const facts of matches) await out.printJson(facts)
-  else if (matches.length === 0) out.note(`There is no subscription in namespace ${config.namespace} yet.`)
-  else for (const line of matchLines(matches, out)) await out.print(line)
+async function match(session: Session, tenant: string, type: string, { name }: { name?: string }) {
+  const { matches, routed } = await session.withBus(async (bus) => ({
+    matches: await bus.subscriptions.match(tenant, type, name),
+    routed: await isRouted(bus),
+  }))
+  if (session.out.json) for (const facts of matches) await session.out.printJson(facts)
+  else await sayMatches(session, matches, routed)
   // Whoever names one wants to know whether it does.
   return name === undefined || matches.every((facts) => facts.matches) ? exitCodes.ok : exitCodes.failed
+}
+
+async function sayMatches(session: Session, matches: readonly MatchFacts[], routed: boolean): Promise<void> {
+  const { out, config } = session
+  if (matches.length === 0) {
+    const make = commandLine(session, "queue put mail --match 'mail.*'")
+    return out.note(`There is no subscription in namespace ${config.namespace} yet. \`${make}\` makes one.`)
+  }
+  for (const line of matchLines(matches, out)) await out.print(line)
+  if (!routed) sayUnrouted(session)
 }

@@ -1,14 +1,17 @@
-/** `busbar queues` and `busbar queue NAME`: what waits for whom, and stopping, going on, taking away. */
+/** `busbar queues` and `busbar queue NAME`: what waits for whom, and stopping, going on, taking away. Making is in queue-put.ts. */
 
 import { canAsk, confirm } from '../confirm.ts'
-import { createEventRows } from '../event-row.ts'
+import { eventTable } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
+import { commandLine } from '../invocation.ts'
 import { countOption } from '../options.ts'
 import type { AddCommand } from '../program.ts'
 import { queueFactLines, queueLines, tenantLines } from '../queue-tables.ts'
+import { isRouted, sayUnrouted } from '../routed.ts'
 import type { Session } from '../session.ts'
 import { countOf } from '../stream-tables.ts'
 import { sayWhichVerb } from '../verbs.ts'
+import { addQueuePut } from './queue-put.ts'
 
 export const addQueues: AddCommand = (program, run) => {
   program.command('queues').description('show the queues: what waits, is held and was given up').action(run(listQueues))
@@ -27,6 +30,7 @@ export const addQueue: AddCommand = (program, run) => {
     .option('--limit <n>', 'at most this many tenants (default: 20)', countOption('limit', 10_000))
     .option('--peek <n>', 'also the events that would be given next', countOption('peek', 1_000))
     .action(run(showQueue))
+  addQueuePut(queue, run)
   const add = (verb: string, description: string) =>
     queue.command(verb).description(description).argument('<name>', 'of the queue')
   add('pause', 'give nothing out until it is resumed; what comes meanwhile waits').action(
@@ -37,20 +41,34 @@ export const addQueue: AddCommand = (program, run) => {
   sayWhichVerb(queue)
 }
 
-async function listQueues({ out, withBus, config }: Session) {
-  const queues = await withBus((bus) => bus.queues.list())
-  if (out.json) for (const queue of queues) await out.printJson(queue)
-  else if (queues.length === 0)
-    out.note(`There is no queue in namespace ${config.namespace} yet. --namespace names another one.`)
-  else for (const line of queueLines(queues, out)) await out.print(line)
+async function listQueues(session: Session) {
+  const { out, withBus, config } = session
+  const { queues, routed } = await withBus(async (bus) => ({
+    queues: await bus.queues.list(),
+    routed: await isRouted(bus),
+  }))
+  if (out.json) {
+    for (const queue of queues) await out.printJson(queue)
+    return exitCodes.ok
+  }
+  if (queues.length === 0) {
+    const make = commandLine(session, "queue put mail --match 'mail.*'")
+    out.note(`There is no queue in namespace ${config.namespace} yet; --namespace names another one.`)
+    out.note(`\`${make}\` makes one.`)
+    return exitCodes.ok
+  }
+  for (const line of queueLines(queues, out)) await out.print(line)
+  if (!routed && queues.some(({ match }) => match !== null)) sayUnrouted(session)
   return exitCodes.ok
 }
 
-async function showQueue({ out, withBus }: Session, name: string, { limit, peek }: ShowOptions) {
-  const { facts, tenants, next } = await withBus(async ({ queues }) => ({
-    facts: await queues.get(name),
-    tenants: await queues.tenants(name, limit === undefined ? {} : { limit }),
-    next: peek === undefined ? undefined : await queues.peek(name, { max: peek }),
+async function showQueue(session: Session, name: string, { limit, peek }: ShowOptions) {
+  const { out, withBus } = session
+  const { facts, tenants, next, routed } = await withBus(async (bus) => ({
+    facts: await bus.queues.get(name),
+    tenants: await bus.queues.tenants(name, limit === undefined ? {} : { limit }),
+    next: peek === undefined ? undefined : await bus.queues.peek(name, { max: peek }),
+    routed: await isRouted(bus),
   }))
   if (out.json) {
     const text = JSON.stringify({ ...facts, byTenant: tenants })
@@ -66,10 +84,10 @@ async function showQueue({ out, withBus }: Session, name: string, { limit, peek 
     out.note(`${countOf(facts.tenants - tenants.length, 'more tenant')}: --limit shows more.`)
   if (next) {
     await out.print('')
-    const row = createEventRows(out)
     if (next.length === 0) out.note('Nothing can be given now.')
-    for (const event of next) await out.print(row(event))
+    else for (const line of eventTable(next, out)) await out.print(line)
   }
+  if (!routed && facts.match !== null) sayUnrouted(session)
   return exitCodes.ok
 }
 

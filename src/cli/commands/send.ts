@@ -1,9 +1,11 @@
 /** `busbar send QUEUE DATA`: one item straight into a queue. */
 import { RawJson } from '../../event.ts'
-import type { SendOptions } from '../../index.ts'
+import type { SendOptions, Sent } from '../../index.ts'
 import { quotingError, readStdin } from '../data-argument.ts'
+import { timeText } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
 import { integerOption } from '../options.ts'
+import type { Colors } from '../output.ts'
 import type { AddCommand } from '../program.ts'
 import type { Session } from '../session.ts'
 
@@ -29,8 +31,12 @@ async function send({ out, io, withBus }: Session, queue: string, given: string 
   const sent = await withBus(async ({ queues }) => (await queues.open(queue)).send(data, options)).catch((error) => {
     throw given === '-' ? error : quotingError(error)
   })
-  const { bold, dim } = out.colors
   if (out.json) await out.printJson(sent)
-  else await out.print(`${dim('id')} ${bold(sent.id)}${sent.duplicate ? `  ${dim('(was there already)')}` : ''}`)
+  else await out.print(sentLine(sent, out.colors))
   return exitCodes.ok
+}
+
+function sentLine({ id, due, duplicate }: Sent, { bold, dim }: Colors): string {
+  const time = due === undefined ? '' : `  ${dim('due')} ${timeText(due)}`
+  return `${dim('id')} ${bold(id)}${time}${duplicate ? `  ${dim('(was there already)')}` : ''}`
 }

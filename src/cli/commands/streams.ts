@@ -152,8 +152,10 @@ interface Chosen {
 
 function chosenIds(ids: readonly string[], { all = false }: Chosen): readonly string[] | 'all' {
   if (all !== ids.length > 0) return all ? 'all' : ids.map((id) => checkId('ids', id))
-  const problem = 'must be the ids of dead letters, or --all'
-  throw BusbarError.of('PARAMETER_INVALID', { name: 'ids', value: shown(ids), problem })
+  const problem = all
+    ? 'cannot be given together with --all: leave out one of them'
+    : 'is missing: name dead letters as `busbar streams dead` lists them, or give --all'
+  throw BusbarError.of('PARAMETER_INVALID', { name: 'ids', problem })
 }
 
 async function redrive(session: Session, name: string, ids: string[], options: Chosen) {

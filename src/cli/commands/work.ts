@@ -1,21 +1,24 @@
 /**
  * `busbar work QUEUE -- COMMAND`: runs a command for each item.
  *
- *   starting   Redis is reached, the queue is found
+ *   starting   the command is looked for, Redis is reached, the queue is found
  *   working    so many commands at once; with --drain until nothing is left
  *   stopping   asked to end: what has not begun goes back at once, what runs has a while to end, then goes back too
  *
  * What the commands print is the result; what this says of the run goes to stderr.
  */
 
-import { sayDrained } from '../drained.ts'
+import { CommanderError } from 'commander'
+import type { Event, Left, WorkContext } from '../../index.ts'
+import { sayDrained, tallyLine } from '../drained.ts'
 import { exitCodes } from '../exit.ts'
-import { ItemCommand } from '../item-command.ts'
+import { checkStartable, ItemCommand } from '../item-command.ts'
 import { createLog } from '../log-lines.ts'
 import { countOption, durationOption } from '../options.ts'
 import type { AddCommand } from '../program.ts'
 import { reachRedis, type Session } from '../session.ts'
 import { onEndRequest, whenAborted } from '../signals.ts'
+import { Tally } from '../tally.ts'
 
 interface Options {
   concurrency?: number
@@ -42,7 +45,20 @@ export const addWork: AddCommand = (program, run) => {
       durationOption('grace'),
     )
     .option('--drain', 'end when nothing is left to do')
+    .exitOverride(sayExample)
     .action(run(work))
+}
+
+/** Where a command goes on such a line is not what most others do. */
+function sayExample(error: CommanderError): never {
+  if (error.code !== 'commander.missingArgument') throw error
+  throw new CommanderError(error.exitCode, error.code, `${error.message}, as in: busbar work mail -- ./send-mail.sh`)
+}
+
+async function sayEnd(session: Session, queue: string, left: readonly Left[], { counts }: Tally) {
+  const exitCode = await sayDrained(session, left, counts)
+  if (!session.out.json) session.out.note(tallyLine(session, queue, left, counts))
+  return exitCode
 }
 
 const closeTimeoutMs = 10_000
@@ -50,12 +66,22 @@ const closeTimeoutMs = 10_000
 async function work(session: Session, queue: string, words: string[], options: Options) {
   const { out, io } = session
   const { concurrency = 1, timeout, grace = closeTimeoutMs, drain = false } = options
+  checkStartable(words, io)
   using end = onEndRequest()
   const log = createLog({ json: out.json, from: session.logLevel('warn'), colors: out.errorColors, write: out.note })
-  const bus = session.openBus(log)
+  const tally = new Tally()
+  const bus = session.openBus((event) => {
+    tally.listener(event)
+    log(event)
+  })
   const command = new ItemCommand(words, io)
   const limit = timeout === undefined ? {} : { timeout }
-  const worker = bus.work([{ name: queue }], (event, context) => command.run(event, context), { concurrency, ...limit })
+  const handle = async (event: Event, context: WorkContext) => {
+    await command.run(event, context)
+    // Too late, it is not done: it is tried again.
+    if (!context.signal.aborted) tally.done(event.id)
+  }
+  const worker = bus.work([{ name: queue }], handle, { concurrency, ...limit })
   let graceMs = grace
   try {
     await reachRedis(bus)
@@ -65,7 +91,7 @@ async function work(session: Session, queue: string, words: string[], options: O
     if (!out.json) out.note(out.errorColors.dim(`Working on ${queue}; Ctrl-C stops it.`))
     const asked = Promise.race([end.whenAsked, whenAborted(out.closed), command.failed])
     const left = await Promise.race([drain ? bus.drained() : asked, asked])
-    if (left) return await sayDrained(session, left)
+    if (left) return await sayEnd(session, queue, left, tally)
     if (!out.json) out.note(out.errorColors.dim('Stopping; once more to stop at once.'))
     return exitCodes.ok
   } catch (error) {

@@ -4,12 +4,13 @@ import { BusbarError, shown } from '../../errors.ts'
 import { checkTenant } from '../../event-checks.ts'
 import type { Overflow, QueueLimits, Rate } from '../../lanes/limits.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
+import { backoffProblems } from '../../runtime/backoff.ts'
 import { groupProblems, unknownOptions } from '../../unknown-name.ts'
 
 export interface QueueRetry {
   /** How often an item is tried in all. Default 5; Infinity never gives up. */
   attempts?: number
-  /** Waits first the one time, doubling, at most the other. Default ['1s', '5m']. */
+  /** The wait doubles from the one to the other; each time it is from half of that to all of it, at random. Default ['1s', '5m']. */
   backoff?: readonly [first: Duration, most: Duration]
 }
 
@@ -176,6 +177,7 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
   if (!isPair(backoff))
     checks.problems.push(`retry.backoff must be two durations, as in ['1s', '5m']; got ${shown(backoff)}`)
   const [first, most] = isPair(backoff) ? backoff : ([0, 0] as const)
+  checks.problems.push(...backoffProblems(first, most))
   if (!isStart(from))
     checks.problems.push(`from must be 'beginning', 'now', or a time in ms or Date; got ${shown(from)}`)
   if (typeof ordered !== 'boolean') checks.problems.push(`ordered must be true or false; got ${shown(ordered)}`)

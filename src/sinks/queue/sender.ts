@@ -16,6 +16,8 @@ export interface Sent {
   id: string
   /** The idempotency key was used before, for the same item: this is what was sent then. */
   duplicate: boolean
+  /** Of a delayed item: when it can be given, in ms. Not of one that was there already. */
+  due?: number
 }
 
 export interface SendCall {
@@ -145,16 +147,17 @@ export class Sender {
     if (reply.kind === 'gone') return this.#failAll(flight, BusbarError.of('QUEUE_NOT_FOUND', { name: queue }))
     if (reply.kind === 'late')
       return this.#failAll(flight, BusbarError.of('WRITE_REFUSED', { problem: 'a later flush was stored' }))
-    for (const [i, call] of flight.entries()) this.#answer(call, reply.words[i]!)
+    for (const [i, call] of flight.entries()) this.#answer(call, reply.words[i]!, reply.nowMs)
   }
 
-  #answer(call: Waiting, word: string): void {
+  #answer(call: Waiting, word: string, nowMs: number): void {
     if (call.settled) return
+    const { delayMs } = call.item
     this.#settled(call)
     if (word === 'reused')
       call.reject(BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: String(call.idempotencyKey) }))
     else if (word.startsWith('duplicate ')) call.resolve({ id: word.slice('duplicate '.length), duplicate: true })
-    else call.resolve({ id: word, duplicate: false })
+    else call.resolve({ id: word, duplicate: false, ...(delayMs > 0 ? { due: nowMs + delayMs } : {}) })
   }
 
   #failAll(calls: readonly Waiting[], error: unknown): void {

@@ -26,7 +26,7 @@ export interface QueueFacts extends QueueSettings {
   match: Pattern | null
   revision: number
   paused: boolean
-  /** Items that can be claimed, wait for a time, are held under a lease, were given up. */
+  /** Items in line (also of tenants that are paused or throttled), that wait for a time, are held under a lease, were given up. */
   waiting: number
   later: number
   held: number
@@ -42,7 +42,7 @@ export interface QueueFacts extends QueueSettings {
   discarded: number
   /** Tenants with something in the queue. */
   tenants: number
-  /** Age in ms of the oldest waiting item, of the tenants first in line; null when none waits. */
+  /** Age in ms of the oldest waiting item; null when none waits. Of more than 1,000 tenants: of the first in line and those that cannot give. */
   oldestMs: number | null
 }
 
@@ -58,6 +58,8 @@ export interface TenantFacts {
   in: number
   out: number
   oldestMs: number | null
+  /** It was throttled: nothing of it is given before. ms; null when it is not. */
+  throttledUntil: number | null
 }
 
 /** A queue by its name, whoever declared it. */
@@ -104,8 +106,8 @@ export interface QueuesViewOptions {
 const defaultTenants = 20
 const mostPeeked = 1_000
 const mostTenants = 1_000_000
-// Finding the oldest item of all would mean a look at every lane.
-const oldestAmong = 100
+// Of more tenants, finding the oldest item of all would take longer than anyone wants to wait for a list of queues.
+const oldestAmong = 1_000
 
 export function createQueuesView({ source, subscriptions, queues, clock, connection }: QueuesViewOptions): QueuesView {
   const known = async (facts: SubscriptionFacts): Promise<Omit<KnownQueue, 'redis'> & { redis: Redis }> => {
@@ -162,6 +164,8 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
 }
 
 const lanesPerLook = 500
+// Before a lane's name where it stands among what waits for a time; no item's id begins with it.
+const throttleMark = '@'
 
 /** When the oldest waiting item of each lane was enqueued, as far as its head says; null: none waits. */
 async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
@@ -172,13 +176,16 @@ async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]):
 }
 
 async function oldestOfSome(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {
-  const records = await redis.hmgetBuffer(keys.lanes, ...lanes)
-  const firstRanked = await Promise.all(lanes.map((lane) => redis.zrangeBuffer(keys.rankedPrefix + lane, '0', '0')))
+  const packed = await redis.hmgetBuffer(keys.lanes, ...lanes)
+  const records = packed.map((record) => (record ? readRecord(record) : undefined))
+  const firstRanked = await Promise.all(
+    lanes.map((lane, i) => (records[i]?.ranked ? redis.zrangeBuffer(keys.rankedPrefix + lane, '0', '0') : [])),
+  )
   const fields: Buffer[] = []
   for (const [i, lane] of lanes.entries()) {
-    const head = records[i] ? readRecord(records[i]).head : firstPlace
     const [ranked] = firstRanked[i]!
-    fields.push(placeField(lane, head), ranked ? Buffer.concat([Buffer.from(`${lane} `), ranked]) : Buffer.alloc(0))
+    fields.push(placeField(lane, records[i]?.head ?? firstPlace))
+    fields.push(ranked ? Buffer.concat([Buffer.from(`${lane} `), ranked]) : Buffer.alloc(0))
   }
   const texts = await redis.hmget(keys.items, ...fields)
   return lanes.map((_, i) => {
@@ -187,15 +194,26 @@ async function oldestOfSome(redis: Redis, keys: LaneKeys, lanes: readonly string
   })
 }
 
-async function factsOf({ redis, keys, facts }: KnownQueue, clock: Clock): Promise<QueueFacts> {
-  const [stored, later, dead, tenants, first] = await Promise.all([
+/** The lanes among which the oldest item is looked for: all, or the first in line and those that are kept out of it. */
+async function lanesToAsk({ redis, keys, facts }: KnownQueue, tenants: number): Promise<string[]> {
+  if (tenants <= oldestAmong) return redis.hkeys(keys.lanes)
+  const last = String(oldestAmong - 1)
+  const [first, due] = await Promise.all([redis.zrange(keys.turns, '0', last), redis.zrange(keys.later, '0', last)])
+  const { weights } = facts.options as unknown as QueueSettings
+  const paused = Object.keys(weights).filter((tenant) => weights[tenant] === 0)
+  const throttled = due.filter((name) => name.startsWith(throttleMark)).map((name) => name.slice(throttleMark.length))
+  return [...new Set([...first, ...paused, ...throttled])]
+}
+
+async function factsOf(queue: KnownQueue, clock: Clock): Promise<QueueFacts> {
+  const { redis, keys, facts } = queue
+  const [stored, later, dead, tenants] = await Promise.all([
     redis.hgetall(keys.store),
     redis.hlen(keys.laterItems),
     redis.hlen(keys.dead),
     redis.hlen(keys.lanes),
-    redis.zrange(keys.turns, '0', String(oldestAmong - 1)),
   ])
-  const oldest = (await oldestOf(redis, keys, first)).filter((ms) => ms !== null)
+  const oldest = (await oldestOf(redis, keys, await lanesToAsk(queue, tenants))).filter((ms) => ms !== null)
   const number = (name: string) => Number(stored[name] ?? 0)
   const { name, match, revision } = facts
   return {
@@ -220,6 +238,7 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
     keys,
     shownLanes.map(([tenant]) => tenant),
   )
+  const nowMs = serverNow(clock)
   return shownLanes.map(([tenant, record], i) => ({
     ...{
       tenant,
@@ -229,7 +248,8 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
       held: record.held,
     },
     ...{ dead: record.dead, bytes: record.bytes, in: enteredIn(record), out: record.left },
-    oldestMs: oldest[i] == null ? null : Math.max(0, serverNow(clock) - oldest[i]),
+    oldestMs: oldest[i] == null ? null : Math.max(0, nowMs - oldest[i]),
+    throttledUntil: record.notBefore > nowMs ? record.notBefore : null,
   }))
 }
 

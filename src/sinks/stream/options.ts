@@ -3,9 +3,10 @@ import { asked, type Duration, parseDuration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
+import { backoffProblems } from '../../runtime/backoff.ts'
 import { groupProblems, unknownOptions } from '../../unknown-name.ts'
 
-/** One retry policy everywhere: so many attempts in all, waiting first the one time, doubling, at most the other. */
+/** One retry policy everywhere: so many attempts in all; the wait doubles from the one time to the other, with jitter (runtime/backoff.ts). */
 export interface Retry {
   /** Default 5; Infinity never gives up. */
   attempts?: number
@@ -100,6 +101,7 @@ export function checkProcessor(options: ProcessorOptions): ProcessorSettings {
   const { match, from = 'beginning', retry, onPoison = 'block', commit = 'each', concurrency } = options
   const { attempts = 5, backoff } = retry ?? {}
   const [first, most] = isPair(backoff) ? backoff : (['100ms', '30s'] as const)
+  problems.push(...backoffProblems(first, most))
   if (!policies.includes(onPoison))
     problems.push(`onPoison must be one of ${policies.join(', ')}; got ${shown(onPoison)}`)
   if (!isStart(from)) problems.push(`from must be 'beginning', 'now', or a time in ms or Date; got ${shown(from)}`)
