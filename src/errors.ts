@@ -59,6 +59,12 @@ export const errorTable = {
     (e: { idempotencyKey: string }) =>
       `Idempotency key ${e.idempotencyKey} was used for another body within the last 24 hours. Use a new key for a new event.`,
   ),
+  BACKLOG_FULL: row(
+    429,
+    true,
+    (e: { queue: string; tenant: string; most: number }) =>
+      `Tenant "${e.tenant}" has ${e.most} items waiting in queue "${e.queue}"; that is the limit (limits.backlog). Send again when some of them are done, or raise it.`,
+  ),
   BUSY: row(
     503,
     true,

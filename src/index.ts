@@ -24,6 +24,15 @@ export type { Finding, FsckCheck } from './fsck.ts'
 export type { WorkerFacts, WorkersFacts } from './group/workers-view.ts'
 export type { HistoryOptions } from './log/read.ts'
 export type { LogView, ReadOptions } from './log/view.ts'
+export {
+  type OrderedEvent,
+  type OrderGuard,
+  type OrderGuardOptions,
+  type OrderStore,
+  type OrderVerdict,
+  orderGuard,
+  orderVerdict,
+} from './order-guard.ts'
 export { compilePattern, type Matcher, type Pattern } from './pattern.ts'
 export type { Published } from './publish/call.ts'
 export type { Delayed, DelayedEvent, DelayedView } from './publish/delayed.ts'

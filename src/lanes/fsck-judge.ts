@@ -7,6 +7,7 @@
 import { shown } from '../errors.ts'
 import type { Finding, FsckCheck } from '../fsck-checks.ts'
 import { OrderJudge } from './fsck-order.ts'
+import { forever } from './record.ts'
 import type { FsckAnswer, FsckAsk, FsckSeen } from './scripts.ts'
 
 /** Of a whole store, as its counters say. */
@@ -66,9 +67,6 @@ interface DescribedItem {
 type Place = 'waiting' | 'later' | 'held' | 'dead' | 'parked' | 'behind'
 
 const inRecord = ['waiting', 'bytes', 'later', 'held', 'dead', 'parked', 'behind'] as const
-
-/** Until someone resumes it. */
-const forever = 2 ** 52
 
 const waitingOf = (name: string, pieces: number): FsckAsk => ({ what: 'waiting', from: '0', name, pieces })
 

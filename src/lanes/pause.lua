@@ -1,14 +1,23 @@
 #!lua flags=allow-oom
--- Stop giving, or go on. What arrives meanwhile waits.
+-- Stop giving, or go on, with all of the queue or one of its lanes. What arrives meanwhile waits.
 --
--- ARGV[6] act  'pause' or 'resume'
+-- ARGV[6] act   'pause' or 'resume'
+-- ARGV[7] name  of the lane; '' for the whole queue
 --
 -- Replies {'done'} or {'gone'}, when there is no such store
 
-local act = ARGV[6]
+local act, name = ARGV[6], ARGV[7]
 
 if not revision then return {'gone'} end
-if act == 'pause' then
+
+if name ~= '' then
+  local lane = lane_of(name)
+  not_before[lane] = act == 'pause' and forever or 0
+  redis.call('ZREM', later, '@' .. name)
+  if act == 'resume' then enters(lane) end
+  save()
+  if act == 'resume' then wake_idle(math.min(waits_in(lane), 1000)) end
+elseif act == 'pause' then
   if not paused then redis.call('HSET', store, 'paused', 1, 'pausedAt', format('%.0f', now)) end
 else
   redis.call('HDEL', store, 'paused', 'pausedAt')

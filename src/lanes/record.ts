@@ -76,5 +76,8 @@ export function readLease(packed: Buffer): LeaseRecord {
   }
 }
 
+/** As a time until which a lane waits: until someone resumes it. */
+export const forever = 2 ** 52
+
 /** The place of a lane's first item ever. */
 export const firstPlace = 2 ** 40

@@ -168,8 +168,9 @@ export const extendScript = defineScript({
 export const pauseScript = defineScript({
   file: new URL('./pause.lua', import.meta.url),
   parts,
-  keys: (input: StoreInput & { act: 'pause' | 'resume' }) => storeKeys(input),
-  args: (input) => [...storeArgs(input), input.act],
+  /** `lane`: '' for the whole queue. */
+  keys: (input: StoreInput & { act: 'pause' | 'resume'; lane: string }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.act, input.lane],
   reply: ([kind]: ['done' | 'gone']) => kind,
 })
 

@@ -11,7 +11,7 @@
 -- ARGV[10…] items      each: id, lane, key or '', delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
 --
 -- Replies {'sent', now, word…}  when, in ms; per item: its id; 'duplicate <id>', what an earlier one was answered; 'reused', the
---                               idempotency key was used for another body, or 'full', so much of its tenant waits already: nothing of
+--                               idempotency key was used for another body, or 'full <items>', so much of its tenant waits already: nothing of
 --                               this item is stored then
 --         {'late'}              a flush with a higher number has come already; nothing written
 --         {'gone'}              there is no such store
@@ -77,7 +77,7 @@ for at = 10, #argv, 9 do names[#names + 1] = argv[at + 1] end
 load_all(names)
 for at = 10, #argv, 9 do
   local id, lane, once, fingerprint = argv[at], loaded[argv[at + 1]], argv[at + 6], argv[at + 7]
-  local word = answered(once, fingerprint) or limits and is_full(lane) and 'full'
+  local word = answered(once, fingerprint) or limits and is_full(lane) and format('full %.0f', most_backlog)
   if not word then
     enter(id, lane, argv[at + 2], tonumber(argv[at + 3]), tonumber(argv[at + 4]), argv[at + 5], argv[at + 8])
     if once ~= '' then fresh[once] = fingerprint .. ' ' .. id end

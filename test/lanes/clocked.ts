@@ -1,6 +1,7 @@
 /** A store whose clock only the test moves, and short words for what is done to it. */
 import { expect } from 'vitest'
 import type { Claim, ClaimReply, Outcome } from '../../src/lanes/acts.ts'
+import type { QueueLimits } from '../../src/lanes/limits.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import { readRecord, waitingIn } from '../../src/lanes/record.ts'
 import {
@@ -76,7 +77,10 @@ export async function clockedStore({
       nowMs += ms
     },
     now: () => nowMs,
-    make: (revision: number, { weights = {}, born = 1, applied = [0, 0], tries = attempts } = {}) =>
+    make: (
+      revision: number,
+      { weights = {}, born = 1, applied = [0, 0], tries = attempts, limits: its = limits as QueueLimits } = {},
+    ) =>
       runScript(redis, makeScript, { ...ground(), revision, born, attempts: tries, ordered, parks, applied, weights }),
     /** Takes events in: seqs one behind the other, in these lanes. */
     accept: (
@@ -107,7 +111,7 @@ export async function clockedStore({
       runScript(redis, extendScript, { ...ground(), token, id, forMs, ownToken }),
     enter: (worker: string, start: string, act: 'enter' | 'leave' = 'enter') =>
       runScript(redis, enterScript, { ...ground(), act, worker, start }),
-    pause: (act: 'pause' | 'resume') => runScript(redis, pauseScript, { ...ground(), act }),
+    pause: (act: 'pause' | 'resume', lane = '') => runScript(redis, pauseScript, { ...ground(), act, lane }),
     peek: async (n: number) => {
       const items = await runScript(redis, peekScript, { ...ground(), n })
       return items && idsOf(items)

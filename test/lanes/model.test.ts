@@ -241,7 +241,7 @@ class Walk {
         return
       case 'pause':
         reference.paused = one.act === 'pause'
-        expect(await this.#run(pauseScript, { ...ground, act: one.act })).toBe('done')
+        expect(await this.#run(pauseScript, { ...ground, act: one.act, lane: '' })).toBe('done')
         return
       case 'redrive':
       case 'discard': {

@@ -170,7 +170,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/lanes/renew.lua': call(renewScript, { ...lanes, leaseMs: 1, tokens: ['t'] }),
   'src/lanes/extend.lua': call(extendScript, { ...lanes, token: 't', id: 'i', forMs: 1, ownToken: 'o' }),
   'src/lanes/enter.lua': call(enterScript, { ...lanes, act: 'enter', worker: 'w', start: 's' }),
-  'src/lanes/pause.lua': call(pauseScript, { ...lanes, act: 'pause' }),
+  'src/lanes/pause.lua': call(pauseScript, { ...lanes, act: 'pause', lane: '' }),
   'src/lanes/peek.lua': call(peekScript, { ...lanes, n: 1 }),
   'src/lanes/redrive.lua': call(laneRedriveScript, { ...lanes, ids: ['i'] }),
   'src/lanes/discard.lua': call(laneDiscardScript, { ...lanes, ids: ['i'] }),

@@ -104,9 +104,7 @@ export class Queues {
 
   /** Registers a queue, or changes its definition, for everyone. */
   async put(name: string, options: QueueOptions): Promise<Put['change']> {
-    const { match, settings, from, force } = checkQueue(options)
-    const definition = { name: checkQueueName(name), kind: 'queue' as const, match, options: { ...settings } }
-    return (await this.#options.subscriptions.put(definition, { from, force })).change
+    return (await this.#putDefinition(checkQueueName(name), checkQueue(options))).change
   }
 
   /** What a worker of this process does; run() starts it. */
@@ -174,10 +172,25 @@ export class Queues {
     return declared.registered
   }
 
-  async #put(name: string, { match, settings, from, force }: CheckedQueue) {
+  async #put(name: string, checked: CheckedQueue) {
+    const { subscription } = await this.#putDefinition(name, checked)
+    return { settings: checked.settings, revision: subscription.revision }
+  }
+
+  async #putDefinition(name: string, { match, settings, from, force }: CheckedQueue): Promise<Put> {
+    await this.#refuseOtherOrder(name, settings)
     const definition = { name, kind: 'queue' as const, match, options: { ...settings } }
-    const { subscription } = await this.#options.subscriptions.put(definition, { from, force })
-    return { settings, revision: subscription.revision }
+    return this.#options.subscriptions.put(definition, { from, force })
+  }
+
+  /** What waits would have to be sorted anew. */
+  async #refuseOtherOrder(name: string, { ordered }: QueueSettings): Promise<void> {
+    const stored = await this.#define(name).catch((error) => {
+      if (!isNotFound(error)) throw error
+    })
+    if (!stored || stored.settings.ordered === ordered) return
+    const problem = `queue ${shown(name)} is ${ordered ? 'not ordered' : 'ordered'}, and stays so: take another name, or remove it first`
+    throw BusbarError.of('SETTING_INVALID', { problems: [problem] })
   }
 
   async #asItIs(name: string) {
@@ -186,7 +199,7 @@ export class Queues {
       await isMade(await this.#options.open(), name)
       return defined
     } catch (error) {
-      if (!(error instanceof BusbarError) || error.code !== 'SUBSCRIPTION_NOT_FOUND') throw error
+      if (!isNotFound(error)) throw error
       return this.#put(name, checkQueue({}))
     }
   }
@@ -214,6 +227,9 @@ export class Queues {
     return { settings: options as unknown as QueueSettings, revision }
   }
 }
+
+const isNotFound = (error: unknown): boolean =>
+  error instanceof BusbarError && error.code === 'SUBSCRIPTION_NOT_FOUND'
 
 /** A queue is in the table before its store is made: whoever puts it is about to, or else a router will. Whether it has come. */
 async function isMade({ namespace, connection, network, repeated }: QueueGround, name: string): Promise<boolean> {

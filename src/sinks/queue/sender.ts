@@ -156,8 +156,13 @@ export class Sender {
     this.#settled(call)
     if (word === 'reused')
       call.reject(BusbarError.of('IDEMPOTENCY_KEY_REUSED', { idempotencyKey: String(call.idempotencyKey) }))
+    else if (word.startsWith('full ')) call.reject(this.#full(call, Number(word.slice('full '.length))))
     else if (word.startsWith('duplicate ')) call.resolve({ id: word.slice('duplicate '.length), duplicate: true })
     else call.resolve({ id: word, duplicate: false, ...(delayMs > 0 ? { due: nowMs + delayMs } : {}) })
+  }
+
+  #full({ item }: Waiting, most: number): BusbarError {
+    return BusbarError.of('BACKLOG_FULL', { queue: this.#options.queue, tenant: item.lane, most })
   }
 
   #failAll(calls: readonly Waiting[], error: unknown): void {

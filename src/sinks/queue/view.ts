@@ -3,8 +3,9 @@ import type { Redis } from 'ioredis'
 import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
+import { checkTenant } from '../../event-checks.ts'
 import { readItem } from '../../lanes/item.ts'
-import { enteredIn, firstPlace, type LaneRecord, placeField, readRecord, waitingIn } from '../../lanes/record.ts'
+import { enteredIn, firstPlace, forever, type LaneRecord, placeField, readRecord, waitingIn } from '../../lanes/record.ts'
 import { pauseScript, peekScript } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import type { LogSource } from '../../log/view.ts'
@@ -17,6 +18,7 @@ import type { Clock } from '../../runtime/clock.ts'
 import { checkCount } from './checks.ts'
 import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
+import { createParkedView, type QueueParkedView } from './parked-view.ts'
 import type { QueueOptions, QueueSettings } from './options.ts'
 import type { QueueDoor } from './queue.ts'
 import type { Queues } from './queues.ts'
@@ -31,6 +33,9 @@ export interface QueueFacts extends QueueSettings {
   later: number
   held: number
   dead: number
+  /** Of an ordered queue: items that wait for another of their object, and objects that are set aside. */
+  behind: number
+  parked: number
   /** Bytes of what waits. */
   bytes: number
   /** Ever: entered, and acked or popped. */
@@ -53,6 +58,8 @@ export interface TenantFacts {
   later: number
   held: number
   dead: number
+  behind: number
+  parked: number
   bytes: number
   /** Since the tenant last had nothing in the queue. */
   in: number
@@ -60,6 +67,8 @@ export interface TenantFacts {
   oldestMs: number | null
   /** It was throttled: nothing of it is given before. ms; null when it is not. */
   throttledUntil: number | null
+  /** Nothing of it is given until someone resumes it, or its weight is raised. */
+  paused: boolean
 }
 
 /** A queue by its name, whoever declared it. */
@@ -77,12 +86,13 @@ export interface QueuesView {
   tenants(name: string, options?: { limit?: number }): Promise<TenantFacts[]>
   /** The events that would be given next, in order. Changes nothing. */
   peek(name: string, options?: { max?: number }): Promise<Event[]>
-  /** Nothing is given until it is resumed; what comes meanwhile waits. */
-  pause(name: string): Promise<void>
-  resume(name: string): Promise<void>
+  /** Nothing is given until it is resumed, or nothing of one tenant; what comes meanwhile waits. */
+  pause(name: string, options?: { tenant?: string }): Promise<void>
+  resume(name: string, options?: { tenant?: string }): Promise<void>
   /** Takes it away, and everything in it. */
   remove(name: string): Promise<void>
   readonly dead: QueueDeadView
+  readonly parked: QueueParkedView
 }
 
 /** A queue that is known to exist. */
@@ -132,8 +142,11 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
     const queue = await known(await find(name))
     return source.read(() => work(queue))
   }
-  const pause = (name: string, act: 'pause' | 'resume') =>
-    ask(name, async ({ redis, store }) => void (await runScript(redis, pauseScript, { ...store.ground, act })))
+  const pause = (name: string, act: 'pause' | 'resume', { tenant }: { tenant?: string } = {}) =>
+    ask(name, async ({ redis, store }) => {
+      if (tenant !== undefined) checkTenant(tenant)
+      await runScript(redis, pauseScript, { ...store.ground, act, lane: tenant ?? '' })
+    })
   return {
     open: async (name) => queues.open((await find(name)).name),
     put: async (name, options = {}) => {
@@ -153,13 +166,14 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
         const items = await runScript(redis, peekScript, { ...store.ground, n })
         return (items ?? []).map((text) => eventOf(readItem(text)))
       }),
-    pause: (name) => pause(name, 'pause'),
-    resume: (name) => pause(name, 'resume'),
+    pause: (name, options) => pause(name, 'pause', options),
+    resume: (name, options) => pause(name, 'resume', options),
     remove: async (name) => {
       await find(name)
       await subscriptions.remove(name)
     },
     dead: createDeadView(ask),
+    parked: createParkedView(ask),
   }
 }
 
@@ -207,10 +221,11 @@ async function lanesToAsk({ redis, keys, facts }: KnownQueue, tenants: number): 
 
 async function factsOf(queue: KnownQueue, clock: Clock): Promise<QueueFacts> {
   const { redis, keys, facts } = queue
-  const [stored, later, dead, tenants] = await Promise.all([
+  const [stored, later, dead, parked, tenants] = await Promise.all([
     redis.hgetall(keys.store),
     redis.hlen(keys.laterItems),
     redis.hlen(keys.dead),
+    redis.hlen(keys.parked),
     redis.hlen(keys.lanes),
   ])
   const oldest = (await oldestOf(redis, keys, await lanesToAsk(queue, tenants))).filter((ms) => ms !== null)
@@ -219,6 +234,7 @@ async function factsOf(queue: KnownQueue, clock: Clock): Promise<QueueFacts> {
   return {
     ...{ name, match, revision, ...(facts.options as unknown as QueueSettings) },
     ...{ paused: stored.paused === '1', waiting: number('waiting'), later, held: number('held'), dead },
+    ...{ behind: number('behind'), parked },
     ...{ bytes: number('bytes'), in: number('in'), out: number('out') },
     ...{ expired: number('expired'), dropped: number('dropped'), discarded: number('discarded'), tenants },
     oldestMs: oldest.length > 0 ? Math.max(0, serverNow(clock) - Math.min(...oldest)) : null,
@@ -247,9 +263,11 @@ async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit
       later: record.later,
       held: record.held,
     },
+    ...{ behind: record.behind, parked: record.parked },
     ...{ dead: record.dead, bytes: record.bytes, in: enteredIn(record), out: record.left },
     oldestMs: oldest[i] == null ? null : Math.max(0, nowMs - oldest[i]),
-    throttledUntil: record.notBefore > nowMs ? record.notBefore : null,
+    throttledUntil: record.notBefore > nowMs && record.notBefore < forever ? record.notBefore : null,
+    paused: record.notBefore === forever,
   }))
 }
 

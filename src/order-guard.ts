@@ -1,0 +1,172 @@
+/**
+ * Order for any consumer, whatever brings it the events: whether one is to be applied now, by its seq and prev and by what was applied
+ * last of its object.
+ *
+ *   apply      it is the next one
+ *   duplicate  it was applied, or overtaken by one that was
+ *   wait       one before it is missing, and may still come: not applied
+ *   fork       it follows one that is not the last applied: the log was rolled back, and goes on from there. Applied
+ *
+ * Calls for the same object go one after the other. What has to wait is waited for, so many and so long at most; then the answer is
+ * `wait`, and nothing has changed: whoever delivers it delivers it again.
+ */
+import { asked, type Duration, parseDuration } from './duration.ts'
+import { BusbarError, shown } from './errors.ts'
+import { unknownOptions } from './unknown-name.ts'
+
+export type OrderVerdict = 'apply' | 'duplicate' | 'wait' | 'fork'
+
+/** Where it is kept what was applied last: best where the effects are, in the same transaction. */
+export interface OrderStore {
+  last(object: string): number | undefined | Promise<number | undefined>
+  save(object: string, seq: number): void | Promise<void>
+}
+
+/** What the guard looks at: an event of the library, or one that came over HTTP. */
+export interface OrderedEvent {
+  id: string
+  seq: number
+  prev: number | null
+  tenant: string
+  key: string | null
+}
+
+export interface OrderGuardOptions {
+  /** `monotone` (default): newer than the last one, for whoever gets some types only. `strict`: exactly the next one, where all types of the object arrive. */
+  mode?: 'monotone' | 'strict'
+  store: OrderStore
+  /** Strict: whether the log still has the event of this id. One before it that is gone for good is not waited for. */
+  isKept?(id: string): boolean | Promise<boolean>
+  /** Strict: how long an event waits for the one before it. Default 1s. */
+  maxWait?: Duration
+  /** Strict: how many wait at once. Default 1,000. */
+  maxWaiting?: number
+}
+
+export interface OrderGuard {
+  /** Applies the event if it is its turn, and remembers that it was. Throws what `apply` throws: then nothing is remembered. */
+  take<E extends OrderedEvent>(event: E, apply: (event: E, verdict: 'apply' | 'fork') => unknown): Promise<OrderVerdict>
+}
+
+/** By the numbers alone. */
+export function orderVerdict(
+  mode: 'monotone' | 'strict',
+  last: number | undefined,
+  { seq, prev }: Pick<OrderedEvent, 'seq' | 'prev'>,
+): OrderVerdict {
+  if (last !== undefined && seq <= last) return 'duplicate'
+  // Without one before it: the first of its object, or all before it are trimmed.
+  if (prev === null || prev === last) return 'apply'
+  if (last !== undefined && prev < last) return 'fork'
+  return mode === 'monotone' ? 'apply' : 'wait'
+}
+
+const known = new Set<keyof OrderGuardOptions>(['mode', 'store', 'isKept', 'maxWait', 'maxWaiting'])
+
+export function orderGuard(options: OrderGuardOptions): OrderGuard {
+  return new Guard(checked(options))
+}
+
+interface Settings extends Required<Omit<OrderGuardOptions, 'maxWait' | 'isKept'>> {
+  isKept: ((id: string) => boolean | Promise<boolean>) | undefined
+  maxWaitMs: number
+}
+
+function checked(options: OrderGuardOptions): Settings {
+  const problems = unknownOptions(options, known)
+  const { mode = 'monotone', store, isKept, maxWait = '1s', maxWaiting = 1_000 } = options
+  if (mode !== 'monotone' && mode !== 'strict')
+    problems.push(`mode must be 'monotone' or 'strict'; got ${shown(mode)}`)
+  if (typeof store?.last !== 'function' || typeof store.save !== 'function')
+    problems.push('store must have last(object) and save(object, seq)')
+  if (!Number.isInteger(maxWaiting) || maxWaiting < 0)
+    problems.push(`maxWaiting must be a whole number from 0 on; got ${shown(maxWaiting)}`)
+  const parsed = asked(parseDuration(maxWait), maxWait)
+  if (!parsed.ok) problems.push(`maxWait ${parsed.problem}`)
+  if (problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems })
+  return { mode, store, isKept, maxWaiting, maxWaitMs: parsed.ok ? parsed.value : 0 }
+}
+
+class Guard implements OrderGuard {
+  readonly #settings: Settings
+  /** Object → the end of the last call for it. */
+  readonly #turns = new Map<string, Promise<unknown>>()
+  /** Object → those that wait for it to move. */
+  readonly #waiters = new Map<string, Set<() => void>>()
+  #waiting = 0
+
+  constructor(settings: Settings) {
+    this.#settings = settings
+  }
+
+  async take<E extends OrderedEvent>(
+    event: E,
+    apply: (event: E, verdict: 'apply' | 'fork') => unknown,
+  ): Promise<OrderVerdict> {
+    const object = event.key === null ? `#${event.id}` : `${event.tenant}/${event.key}`
+    const until = performance.now() + this.#settings.maxWaitMs
+    for (;;) {
+      const moved = this.#whenMoved(object, until)
+      try {
+        const verdict = await this.#inTurn(object, () => this.#tryOnce(object, event, apply))
+        if (verdict !== 'wait' || performance.now() >= until || this.#waiting >= this.#settings.maxWaiting) return verdict
+        this.#waiting += 1
+        await moved.promise.finally(() => {
+          this.#waiting -= 1
+        })
+      } finally {
+        moved.stop()
+      }
+    }
+  }
+
+  async #tryOnce<E extends OrderedEvent>(
+    object: string,
+    event: E,
+    apply: (event: E, verdict: 'apply' | 'fork') => unknown,
+  ): Promise<OrderVerdict> {
+    const { mode, store } = this.#settings
+    let verdict = orderVerdict(mode, await store.last(object), event)
+    if (verdict === 'wait' && (await this.#isGone(event))) verdict = 'apply'
+    if (verdict !== 'apply' && verdict !== 'fork') return verdict
+    await apply(event, verdict)
+    await store.save(object, event.seq)
+    for (const wake of this.#waiters.get(object) ?? []) wake()
+    return verdict
+  }
+
+  /** The one before it was trimmed: it will never come. */
+  async #isGone({ id, prev }: OrderedEvent): Promise<boolean> {
+    const { isKept } = this.#settings
+    if (!isKept) return false
+    return !(await isKept(`${id.slice(0, id.indexOf('-'))}-${prev}`))
+  }
+
+  async #inTurn<T>(object: string, work: () => Promise<T>): Promise<T> {
+    const before = this.#turns.get(object) ?? Promise.resolve()
+    const mine = before.then(work, work)
+    const turn = mine.catch(() => undefined)
+    this.#turns.set(object, turn)
+    try {
+      return await mine
+    } finally {
+      if (this.#turns.get(object) === turn) this.#turns.delete(object)
+    }
+  }
+
+  #whenMoved(object: string, until: number): { promise: Promise<void>; stop(): void } {
+    let stop: () => void = () => undefined
+    const promise = new Promise<void>((resolve) => {
+      const waiters = this.#waiters.get(object) ?? new Set()
+      this.#waiters.set(object, waiters)
+      const timer = setTimeout(resolve, Math.max(0, until - performance.now()))
+      waiters.add(resolve)
+      stop = () => {
+        clearTimeout(timer)
+        waiters.delete(resolve)
+        if (waiters.size === 0) this.#waiters.delete(object)
+      }
+    })
+    return { promise, stop }
+  }
+}
