@@ -75,8 +75,7 @@ interface Settings extends Required<Omit<OrderGuardOptions, 'maxWait' | 'isKept'
 function checked(options: OrderGuardOptions): Settings {
   const problems = unknownOptions(options, known)
   const { mode = 'monotone', store, isKept, maxWait = '1s', maxWaiting = 1_000 } = options
-  if (mode !== 'monotone' && mode !== 'strict')
-    problems.push(`mode must be 'monotone' or 'strict'; got ${shown(mode)}`)
+  if (mode !== 'monotone' && mode !== 'strict') problems.push(`mode must be 'monotone' or 'strict'; got ${shown(mode)}`)
   if (typeof store?.last !== 'function' || typeof store.save !== 'function')
     problems.push('store must have last(object) and save(object, seq)')
   if (!Number.isInteger(maxWaiting) || maxWaiting < 0)
@@ -109,7 +108,8 @@ class Guard implements OrderGuard {
       const moved = this.#whenMoved(object, until)
       try {
         const verdict = await this.#inTurn(object, () => this.#tryOnce(object, event, apply))
-        if (verdict !== 'wait' || performance.now() >= until || this.#waiting >= this.#settings.maxWaiting) return verdict
+        if (verdict !== 'wait' || performance.now() >= until || this.#waiting >= this.#settings.maxWaiting)
+          return verdict
         this.#waiting += 1
         await moved.promise.finally(() => {
           this.#waiting -= 1

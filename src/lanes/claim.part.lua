@@ -118,13 +118,8 @@ function acts.claim()
     pieces = pieces - #due
   end
 
-  -- Those of them that have given, where they have a rate.
-  local paced
-
   local function give(lane, id, item, field)
-    if lane_every > 0 then
-      paced_of[lane], paced[lane] = math.max(paced_of[lane], now) + lane_every, true
-    end
+    if limits then pace_lane(lane) end
     count_of_given = count_of_given + 1
     given[5 + count_of_given] = item
     if takes_for_good then
@@ -259,31 +254,6 @@ function acts.claim()
     end
   end
 
-  -- Lanes that have used up their rate wait for more of it.
-  local function pace_lanes()
-    for lane in pairs(paced) do
-      local left = left_of_rate(paced_of[lane], lane_every, lane_at_once)
-      if left < 1 and waits_in(lane) > 0 then wait_until(lane, paced_of[lane] + lane_every - lane_at_once) end
-    end
-  end
-
-  -- How many may be given now, of n; and whether it is the rate that allows no more.
-  local function allowed(n)
-    local most = math.max(0, math.min(n, cap_of_store - held_in_all()))
-    if store_every == 0 then return most, false end
-    local left = math.max(0, left_of_rate(paced_until, store_every, store_at_once))
-    return math.min(most, left), left < most
-  end
-
-  -- Answers when there will be more of the rate.
-  local function pace_store()
-    if count_of_given > 0 then
-      paced_until = math.max(paced_until, now) + count_of_given * store_every
-      note('paced', format('%.3f', paced_until))
-    end
-    return math.ceil(paced_until + store_every - store_at_once)
-  end
-
   -- The reply to a claim that was answered before, and its answer lost.
   local function again(lease, lease_ms)
     redis.call('ZADD', leases, now + lease_ms, lease.token)
@@ -301,7 +271,6 @@ function acts.claim()
     pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
     gone, lanes_of_gone = {}, {}
     takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
-    paced = {}
     local first = bring_back()
     local is_more = pieces <= 0
     pieces = 100
@@ -309,13 +278,10 @@ function acts.claim()
     if limits then most, is_paced = allowed(n) end
     give_turns(most)
     hold_given(token, lease_ms)
-    if lane_every > 0 then
-      pace_lanes()
+    if limits then
+      local more_at = pace_store(count_of_given)
       first = math.min(first, first_of(later))
-    end
-    -- Whoever waits for the rate asks again when there is more of it: to wake it earlier would be in vain.
-    if store_every > 0 then
-      local more_at = pace_store()
+      -- Whoever waits for the rate asks again when there is more of it: to wake it earlier would be in vain.
       is_paced = is_paced and count_of_given == most
       if is_paced then first = math.min(first, more_at) end
     end

@@ -172,7 +172,8 @@ export class StoreJudge {
     if (head > tail) suspect('queue-lanes', `its places go from ${head} to before ${tail}`)
     if (ranked !== rankedThere)
       suspect('queue-lanes', `its record says ${ranked} out of their order, there are ${rankedThere}`)
-    if (waiting + later + held + dead + parked + behind + notBefore === 0) suspect('queue-lanes', 'it has a record, but nothing to count')
+    if (waiting + later + held + dead + parked + behind + notBefore === 0)
+      suspect('queue-lanes', 'it has a record, but nothing to count')
     const gives = waiting > 0 && weight > 0 && notBefore === 0 && mayHoldMore === 1
     if (gives && turn === '') suspect('queue-turns', 'it can give, but is not in line: nobody gets its items')
     if (!gives && turn !== '') suspect('queue-turns', 'it is in line, but cannot give')
@@ -232,7 +233,7 @@ export class StoreJudge {
       case 'behind':
         return this.#takeBehind(name, second)
       case 'parked':
-        return this.#takeOfObject(name, second, 'parked')
+        return void this.#takeOfObject(name, second, 'parked')
       case 'dead':
         if (second === '') suspect('queue-dead', `letter ${shown(name)}`, 'it is not in the order')
         else if (third === '') suspect('queue-dead', `letter ${shown(name)}`, 'it cannot be read')

@@ -66,7 +66,9 @@ export class OrderJudge {
     if (row) {
       const there = [...behind].filter((place) => place >= row.first && place < row.next).length
       if (there !== row.next - row.first || there !== behind.size)
-        problems.push(`${row.next - row.first} items lie behind it from place ${row.first} on, there are ${behind.size}`)
+        problems.push(
+          `${row.next - row.first} items lie behind it from place ${row.first} on, there are ${behind.size}`,
+        )
     }
     return problems
   }

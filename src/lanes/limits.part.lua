@@ -46,6 +46,31 @@ local function wait_until(lane, ms)
   redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
 end
 
+-- A lane gives one more. One that has used up its rate waits for more of it.
+local function pace_lane(lane)
+  if lane_every == 0 then return end
+  paced_of[lane] = math.max(paced_of[lane], now) + lane_every
+  if left_of_rate(paced_of[lane], lane_every, lane_at_once) < 1 then wait_until(lane, paced_of[lane] + lane_every - lane_at_once) end
+end
+
+-- How many may be given now, of n; and whether it is the rate that allows no more.
+local function allowed(n)
+  local most = math.max(0, math.min(n, cap_of_store - held_in_all()))
+  if store_every == 0 then return most, false end
+  local left = math.max(0, left_of_rate(paced_until, store_every, store_at_once))
+  return math.min(most, left), left < most
+end
+
+-- So many were given. Answers when there will be more of the rate.
+local function pace_store(given)
+  if store_every == 0 then return math.huge end
+  if given > 0 then
+    paced_until = math.max(paced_until, now) + given * store_every
+    note('paced', format('%.3f', paced_until))
+  end
+  return math.ceil(paced_until + store_every - store_at_once)
+end
+
 local function is_full(lane) return waits_in(lane) + behind_of[lane] + later_of[lane] >= most_backlog end
 
 local function full_reason() return format('the backlog of its tenant is full: %.0f', most_backlog) end

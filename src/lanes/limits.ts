@@ -26,11 +26,6 @@ const rateWords = (rate: Rate | undefined): number[] => (rate ? [rate.perMs / ra
 /** '' without any. */
 export function limitWords(limits: QueueLimits): string {
   const { inFlightPerTenant = 0, inFlight = 0, maxShare = 0, rate, ratePerTenant, backlog = 0, overflow } = limits
-  const numbers = [
-    ...[inFlightPerTenant, inFlight, maxShare],
-    ...rateWords(rate),
-    ...rateWords(ratePerTenant),
-    backlog,
-  ]
+  const numbers = [...[inFlightPerTenant, inFlight, maxShare], ...rateWords(rate), ...rateWords(ratePerTenant), backlog]
   return numbers.every((number) => number === 0) ? '' : [...numbers, overflow ?? 'hold'].join(' ')
 }

@@ -28,7 +28,16 @@ export interface LaneRecord {
 
 /** In this order, as doubles; then a sign: a plus, and the rest is there, or dashes, and all of it is 0. */
 const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'left']
-const rest: readonly (keyof LaneRecord)[] = ['ranked', 'later', 'dead', 'notBefore', 'credit', 'parked', 'behind', 'paced']
+const rest: readonly (keyof LaneRecord)[] = [
+  'ranked',
+  'later',
+  'dead',
+  'notBefore',
+  'credit',
+  'parked',
+  'behind',
+  'paced',
+]
 const restAt = 8 * first.length + 1
 const hasRest = '+'.charCodeAt(0)
 

@@ -1,7 +1,7 @@
 /** The scripts of lanes/, with what they are given and what they answer. */
 import type { LaneKeys } from '../redis/keys.ts'
-import { limitWords, type QueueLimits } from './limits.ts'
 import { defineScript, type ScriptArg } from '../redis/script.ts'
+import { limitWords, type QueueLimits } from './limits.ts'
 
 /** Every script is given this. */
 export interface StoreInput {
@@ -47,7 +47,11 @@ const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.
 
 const parts = {
   around: [new URL('./store.part.lua', import.meta.url)],
-  within: [new URL('./items.part.lua', import.meta.url), new URL('./order.part.lua', import.meta.url), new URL('./limits.part.lua', import.meta.url)],
+  within: [
+    new URL('./items.part.lua', import.meta.url),
+    new URL('./order.part.lua', import.meta.url),
+    new URL('./limits.part.lua', import.meta.url),
+  ],
 }
 export const plannedParts = { ...parts, within: [...parts.within, new URL('./plan.part.lua', import.meta.url)] }
 

@@ -114,9 +114,9 @@ describe('[Q28] strict', () => {
 
 test('[Q28] events of the log are taken as they are, also after their chain was trimmed', async () => {
   const bus = testBus() as Bus
-  const { take, effects } = guarded({ mode: 'strict', isKept: async (id) => (await bus.get(id)) !== undefined })
+  const { take, effects } = guarded({ mode: 'strict', isKept: async (id) => (await bus.log.get(id)) !== undefined })
   for (const n of [1, 2, 3]) await bus.publish('order.paid', n, { key: 'order:1' })
-  const events = await bus.history('order:1')
+  const events = await bus.log.history('order:1')
   for (const one of [events[1]!, events[0]!, events[1]!, events[2]!, events[2]!]) await take(one)
   expect(effects.map((text) => text.split(' ')[0])).toEqual(['apply', 'apply', 'apply'])
 })

@@ -70,7 +70,10 @@ describe('[Q29] a tenant', () => {
     const queue = bus.queue('mail', { limits: { backlog: 3 } })
     await sendAll(queue, repeat('a', 3))
     const refused = queue.send(1, { tenant: 'a' })
-    await expect(refused).rejects.toMatchObject({ code: 'BACKLOG_FULL', message: /"a" has 3 items waiting.*limits\.backlog/ })
+    await expect(refused).rejects.toMatchObject({
+      code: 'BACKLOG_FULL',
+      message: /"a" has 3 items waiting.*limits\.backlog/,
+    })
     await queue.send(1, { tenant: 'b' })
     expect(await bus.queues.get('mail')).toMatchObject({ in: 4, waiting: 4 })
     await queue.pop()
@@ -162,7 +165,8 @@ describe('[Q30] a rate', () => {
     queue.work(() => undefined)
     await bus.run({ signals: false })
     await eventually(async () => (await bus.queues.get('mail')).out === 1)
-    const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await plainRedis().info('commandstats'))?.[1] ?? 0)
+    const calls = async () =>
+      Number(/cmdstat_evalsha:calls=(\d+)/.exec(await plainRedis().info('commandstats'))?.[1] ?? 0)
     const before = await calls()
     await sendAll(queue, repeat('a', 20))
     await new Promise((resolve) => setTimeout(resolve, 2_000)) // nothing is to happen

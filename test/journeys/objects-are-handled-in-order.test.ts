@@ -11,7 +11,11 @@ import { type Child, spawnNode } from '../support/process.ts'
 import { entered } from '../support/queues.ts'
 import { quickGroup } from '../support/workers.ts'
 
-const ordered = { ordered: true, lease: '1s', retry: { attempts: Number.POSITIVE_INFINITY, backoff: ['5ms', '50ms'] } } as const
+const ordered = {
+  ordered: true,
+  lease: '1s',
+  retry: { attempts: Number.POSITIVE_INFINITY, backoff: ['5ms', '50ms'] },
+} as const
 
 const sendKeyed = (queue: Queue, key: string, n: number, tenant = 'acme') => queue.send({ n }, { tenant, key })
 
@@ -198,7 +202,9 @@ describe('[Q22] an object whose item fails for good', () => {
   })
 
   test('attempts: Infinity keeps trying at the last delay', async () => {
-    const { bus, seen, mend } = await failing({ retry: { attempts: Number.POSITIVE_INFINITY, backoff: ['1ms', '20ms'] } })
+    const { bus, seen, mend } = await failing({
+      retry: { attempts: Number.POSITIVE_INFINITY, backoff: ['1ms', '20ms'] },
+    })
     await eventually(async () => {
       const { items } = { items: await bus.queues.tenants('mail') }
       return items[0]?.later === 1 && seen.includes('good 2')

@@ -1,8 +1,8 @@
 /** A store whose clock only the test moves, and short words for what is done to it. */
 import { expect } from 'vitest'
 import type { Claim, ClaimReply, Outcome } from '../../src/lanes/acts.ts'
-import type { QueueLimits } from '../../src/lanes/limits.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
+import type { QueueLimits } from '../../src/lanes/limits.ts'
 import { readRecord, waitingIn } from '../../src/lanes/record.ts'
 import {
   discardScript,
@@ -81,7 +81,17 @@ export async function clockedStore({
       revision: number,
       { weights = {}, born = 1, applied = [0, 0], tries = attempts, limits: its = limits as QueueLimits } = {},
     ) =>
-      runScript(redis, makeScript, { ...ground(), revision, born, attempts: tries, ordered, parks, applied, weights }),
+      runScript(redis, makeScript, {
+        ...ground(),
+        revision,
+        born,
+        attempts: tries,
+        ordered,
+        parks,
+        limits: its,
+        applied,
+        weights,
+      }),
     /** Takes events in: seqs one behind the other, in these lanes. */
     accept: (
       lanes: readonly string[],

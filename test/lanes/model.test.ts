@@ -335,6 +335,7 @@ class Walk {
         dead: inDead,
         parked: inParked,
         behind: isBehind.length,
+        paced: 0,
         notBefore: waitsUntil,
         credit,
       })
@@ -406,7 +407,7 @@ const bugs: [what: string, line: string, bug: string][] = [
   ['the rest of a turn is forgotten', 'credit_of[lane] = turn - given', 'credit_of[lane] = 0'],
   ['a lapsed lease is no attempt', 'attempts = tonumber(attempts) + 1', 'attempts = tonumber(attempts)'],
   ['what is handed back goes to the end', '(at_head and -number or number)', 'number'],
-  ['an accept is applied twice', 'local is_new = applied < first or', 'local is_new = true or'],
+  ['an accept is applied twice', 'if applied < first or tonumber(', 'if true or tonumber('],
   ['a stale settle counts', "count('out', #names)", "count('out', size)"],
   ['what was acknowledged stays at its place', 'remove_items(done)', ''],
 ]

@@ -1,8 +1,8 @@
 /** A store of its own for one test, and all that is in it. */
 import { expect, onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
-import { type LaneRecord, placeField, readLease, readRecord, waitingIn } from '../../src/lanes/record.ts'
 import type { QueueLimits } from '../../src/lanes/limits.ts'
+import { type LaneRecord, placeField, readLease, readRecord, waitingIn } from '../../src/lanes/record.ts'
 import { makeScript } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'

@@ -79,7 +79,18 @@ export async function soundQueue(): Promise<SpoiledQueue> {
 export async function fillLane(redis: Redis, keys: LaneKeys, lane: string, ids: readonly string[]): Promise<void> {
   const texts = ids.map((id) => `${id} 0 ${lane} 0 0 1 0 \n{"type":"mail","tenant":"${lane}"}\n1`)
   const bytes = texts.reduce((sum, text) => sum + text.length, 0)
-  const empty = { ranked: 0, later: 0, held: 0, dead: 0, left: 0, notBefore: 0, credit: 0, parked: 0, behind: 0, paced: 0 }
+  const empty = {
+    ranked: 0,
+    later: 0,
+    held: 0,
+    dead: 0,
+    left: 0,
+    notBefore: 0,
+    credit: 0,
+    parked: 0,
+    behind: 0,
+    paced: 0,
+  }
   const turn = await redis.hincrby(keys.store, 'turn', 1)
   await redis
     .pipeline()

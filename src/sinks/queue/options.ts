@@ -140,7 +140,10 @@ class Checks {
   rate(name: string, value: RateOption): Rate {
     this.problems.push(...groupProblems(name, value, new Set(['max', 'per'])))
     const { max, per } = (value ?? {}) as RateOption
-    return { max: this.whole(`${name}.max`, max, 1, 1_000_000_000), perMs: this.duration(`${name}.per`, per, 1, 86_400_000) }
+    return {
+      max: this.whole(`${name}.max`, max, 1, 1_000_000_000),
+      perMs: this.duration(`${name}.per`, per, 1, 86_400_000),
+    }
   }
 
   /** By name, each of at least so much. */

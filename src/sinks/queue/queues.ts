@@ -228,8 +228,7 @@ export class Queues {
   }
 }
 
-const isNotFound = (error: unknown): boolean =>
-  error instanceof BusbarError && error.code === 'SUBSCRIPTION_NOT_FOUND'
+const isNotFound = (error: unknown): boolean => error instanceof BusbarError && error.code === 'SUBSCRIPTION_NOT_FOUND'
 
 /** A queue is in the table before its store is made: whoever puts it is about to, or else a router will. Whether it has come. */
 async function isMade({ namespace, connection, network, repeated }: QueueGround, name: string): Promise<boolean> {

@@ -5,7 +5,15 @@ import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import { checkTenant } from '../../event-checks.ts'
 import { readItem } from '../../lanes/item.ts'
-import { enteredIn, firstPlace, forever, type LaneRecord, placeField, readRecord, waitingIn } from '../../lanes/record.ts'
+import {
+  enteredIn,
+  firstPlace,
+  forever,
+  type LaneRecord,
+  placeField,
+  readRecord,
+  waitingIn,
+} from '../../lanes/record.ts'
 import { pauseScript, peekScript } from '../../lanes/scripts.ts'
 import { LaneStore } from '../../lanes/store.ts'
 import type { LogSource } from '../../log/view.ts'
@@ -18,8 +26,8 @@ import type { Clock } from '../../runtime/clock.ts'
 import { checkCount } from './checks.ts'
 import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
-import { createParkedView, type QueueParkedView } from './parked-view.ts'
 import type { QueueOptions, QueueSettings } from './options.ts'
+import { createParkedView, type QueueParkedView } from './parked-view.ts'
 import type { QueueDoor } from './queue.ts'
 import type { Queues } from './queues.ts'
 
