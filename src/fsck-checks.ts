@@ -26,7 +26,8 @@ export const fsckChecks = {
     'Every lane with items has a record, and it counts what the lane has; at every place in use is an item.',
   'queue-counters':
     'What entered a queue is in it, or counted as gone; the counters are the sums over its lanes; as many places are in use as items wait or are held.',
-  'queue-turns': 'In line are exactly the lanes that have something waiting, a weight, and no time to wait for.',
+  'queue-turns':
+    'In line are exactly the lanes that have something waiting, a weight, no time to wait for, and hold less than they may.',
   'queue-order':
     'Of an object of an ordered queue exactly one item waits, is held, to be tried again or parked; the others lie behind it without a gap.',
   'queue-later':

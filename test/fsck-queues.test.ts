@@ -182,7 +182,7 @@ finds('queue-lanes', {
     ]
   },
   'a record of nothing': async ({ redis, keys }) => {
-    await redis.hset(keys.lanes, 'empty', Buffer.alloc(81))
+    await redis.hset(keys.lanes, 'empty', Buffer.alloc(105))
     return { where: lane('empty'), problem: 'it has a record, but nothing to count' }
   },
   'a record that cannot be read': async ({ redis, keys }) => {

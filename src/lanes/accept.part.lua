@@ -66,7 +66,7 @@ function acts.accept()
     local applied = tonumber(asked_for[field] or 0)
     if applied >= last then return {'accepted', 0}, after, 0 end
 
-    local names, entered, up_to, kind = {}, 0, argv[at + 4], 'accepted'
+    local names, entered, up_to, is_held_back = {}, 0, argv[at + 4], false
     texts, used, bytes, ready = {}, 0, 0, 0
     for i = 1, events do names[i] = argv[from + 2 * i - 2] end
     load_all(names)
@@ -78,7 +78,7 @@ function acts.accept()
         local full = limits and is_full(lane)
         if full and overflow == 'hold' then
           -- What was taken is applied; with none of it nothing has changed.
-          kind, up_to = 'full', i > 1 and seq_of(argv[from + 2 * i - 3]) or asked_for[field]
+          is_held_back, up_to = true, i > 1 and seq_of(argv[from + 2 * i - 3]) or asked_for[field]
           break
         end
         entered = entered + 1
@@ -93,6 +93,6 @@ function acts.accept()
       asked_for[field] = up_to
       note(field, up_to)
     end
-    return {kind, entered}, after, ready
+    return is_held_back and {'full', entered} or {'accepted', entered}, after, ready
   end
 end

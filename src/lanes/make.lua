@@ -5,8 +5,8 @@
 -- ARGV[7] its_born      revision of the subscription's creation
 -- ARGV[8] attempts      how often an item is tried; 0: for ever
 -- ARGV[9] ordered       1: one item of a key at a time, for as long as there is this store; 0: whatever waits
--- ARGV[10] parks        1: after its last attempt the object of an item is set aside
--- ARGV[11] limits       as store.part.lua reads them; '' for none
+-- ARGV[10] its_parks    1: after its last attempt the object of an item is set aside
+-- ARGV[11] its_limits   as store.part.lua reads them; '' for none
 -- ARGV[12] partitions   how many `applied` follow
 -- ARGV[13…] rest        applied: seq per partition up to which everything counts as taken, for a new store; then lane, weight, …
 --
@@ -17,6 +17,7 @@
 --                                 nothing written
 
 local its_revision, its_born, attempts, partitions = tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], tonumber(ARGV[12])
+local ordered, its_parks, its_limits = ARGV[9], ARGV[10], ARGV[11]
 local is_new = not revision
 
 local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
@@ -38,7 +39,6 @@ if is_weighted then
   for _, name in ipairs(redis.call('HKEYS', weights)) do names[#names + 1] = name end
 end
 -- Those that hold something may hold more now, or less.
-local its_limits = ARGV[11]
 if its_limits ~= (limits or '') then
   for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
     local lease = read_lease(token)
@@ -56,10 +56,10 @@ for lane = 1, lane_count do
   if weight_of[lane] ~= before then credit_of[lane] = 0 end
 end
 redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
-  'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', ARGV[10])
+  'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', its_parks)
 if its_limits == '' then redis.call('HDEL', store, 'limits', 'paced') else redis.call('HSET', store, 'limits', its_limits) end
 if is_new then
-  redis.call('HSET', store, 'ordered', ARGV[9])
+  redis.call('HSET', store, 'ordered', ordered)
   for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[13 + partition]) end
 end
 save()

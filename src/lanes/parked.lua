@@ -8,7 +8,8 @@
 --                                         them is left, and they are still parked: ask again
 --         {'gone'}                        there is no such store; what is left of it is not touched any more
 
-local act, parked_ones, items, pieces, is_more = ARGV[6], 0, 0, 1000, 0
+local act = ARGV[6]
+local parked_ones, items, pieces, is_more = 0, 0, 1000, 0
 
 if not revision then return {'gone'} end
 

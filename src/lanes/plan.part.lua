@@ -2,7 +2,8 @@
 -- place and the rest of its turn.
 --
 -- Where no lane may have more than a share of what is in flight, those above theirs are passed over, and keep their places, as long as
--- another in line is below its own. They are never more than the share goes into one.
+-- another in line is below its own. They are never more than the share goes into one. When all are above, the one that holds least is
+-- next: whoever never ends what it holds would have everything otherwise.
 local function plan(wanted)
   local order, had_credit, ordered = {}, {}, 0
   local most_held, passed_at_most = share_limits(wanted)
@@ -44,7 +45,21 @@ local function plan(wanted)
     return passed
   end
 
+  local function serve_least(lanes_above)
+    while ordered < wanted do
+      local least, its_held = nil, math.huge
+      for _, lane in ipairs(lanes_above) do
+        local in_flight = held_of[lane] + planned[lane]
+        if in_flight < its_held and waits_in(lane) > planned[lane] and may_give(lane) > 0 then least, its_held = lane, in_flight end
+      end
+      if not least then return end
+      ordered = ordered + 1
+      order[ordered], planned[least] = least, planned[least] + 1
+      credit_of[least], turn_of[least] = 0, next_turn()
+    end
+  end
+
   local passed = serve(line, most_held)
-  if #passed > 0 then serve(passed, math.huge) end
+  if passed_at_most > 0 then serve_least(passed) end
   return order, had_credit
 end

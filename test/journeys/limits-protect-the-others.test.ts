@@ -7,6 +7,7 @@ import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts
 import { eventually } from '../support/eventually.ts'
 import { spawnNode } from '../support/process.ts'
 import { repeat, sendAll } from '../support/queues.ts'
+import { startRedis } from '../support/redis.ts'
 import { quickGroup } from '../support/workers.ts'
 
 /** Handlers that end when they are told to, and how many ran at once, in all and of one tenant. */
@@ -159,14 +160,16 @@ describe('[Q30] a rate', () => {
   })
 
   test('a limited lane never spins the claim', async () => {
-    const bus = testBus() as Bus
+    const server = await startRedis()
+    onTestFinished(() => server.stop())
+    const bus = testBus({ redis: server.url }) as Bus
     const queue = bus.queue('mail', { limits: { rate: { max: 1, per: '1h' }, ratePerTenant: { max: 1, per: '1h' } } })
     await sendAll(queue, repeat('a', 50))
     queue.work(() => undefined)
     await bus.run({ signals: false })
     await eventually(async () => (await bus.queues.get('mail')).out === 1)
-    const calls = async () =>
-      Number(/cmdstat_evalsha:calls=(\d+)/.exec(await plainRedis().info('commandstats'))?.[1] ?? 0)
+    const redis = plainRedis(server.url)
+    const calls = async () => Number(/cmdstat_evalsha:calls=(\d+)/.exec(await redis.info('commandstats'))?.[1] ?? 0)
     const before = await calls()
     await sendAll(queue, repeat('a', 20))
     await new Promise((resolve) => setTimeout(resolve, 2_000)) // nothing is to happen
@@ -198,11 +201,16 @@ describe('[Q42] slow jobs of one tenant', () => {
     const { of, waiting } = gated(queue, 8)
     await bus.run({ signals: false })
     await eventually(() => of('slow') + of('quick') === 8)
-    while (of('quick') > 0) {
-      const at = waiting.findIndex(({ tenant }) => tenant === 'quick')
-      if (at >= 0) waiting.splice(at, 1)[0]!.end()
-      await new Promise((resolve) => setImmediate(resolve))
-    }
+    let ended = 0
+    await eventually(
+      () => {
+        const at = waiting.findIndex(({ tenant }) => tenant === 'quick')
+        if (at >= 0) waiting.splice(at, 1)[0]!.end()
+        if (at >= 0) ended += 1
+        return ended === 10
+      },
+      { everyMs: 1 },
+    )
     await eventually(() => of('slow') === 8)
   })
 })

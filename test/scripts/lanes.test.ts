@@ -16,7 +16,7 @@ describe('make.lua', () => {
     expect(await store.make(3, { applied: [5, 1_763_240_000_000_000], weights: { a: 2 } })).toBe('made')
     const stored = await store.stored()
     expect(stored.store).toEqual({
-      ...{ revision: '3', defined: '3', born: '1', attempts: '3', weighted: '1' },
+      ...{ revision: '3', defined: '3', born: '1', attempts: '3', weighted: '1', ordered: '0', parks: '0' },
       ...{ 'applied:0': '5', 'applied:1': '1763240000000000' },
     })
     expect(await store.make(3, { applied: [0, 0], tries: 9 })).toBe('outdated')

@@ -6,7 +6,7 @@
  *   flowing   there may be more: it is asked as soon as there is room
  *   ended     nothing is claimed any more
  *
- * Up to two claims are under way, of half the room each: Redis makes one ready while this process works on the other.
+ * Where it flows two claims are under way, of half the room each: Redis makes one ready while this process works on the other.
  * A claim whose answer was lost is repeated under its token and gets what it had been given.
  */
 import { errorText } from '../../errors.ts'
@@ -76,6 +76,8 @@ export class Source {
   /** Claims that had no answer: to be repeated. */
   #unanswered: Claim[] = []
   #dry = false
+  /** The last claim got all that it asked for. Else one look at a time is enough. */
+  #flows = false
   #wakes = 0
   #isGone = false
   #started = false
@@ -143,7 +145,12 @@ export class Source {
   /** Claims as many as there is room for, unless it is known that there are none. */
   fill(): void {
     if (!this.#started) return
-    while (this.#claims.size < mostClaims && !this.#dry && !this.#ended && this.#context.connection.isReady) {
+    while (
+      this.#claims.size < (this.#flows ? mostClaims : 1) &&
+      !this.#dry &&
+      !this.#ended &&
+      this.#context.connection.isReady
+    ) {
       const n = Math.min(mostPerClaim, this.#options.room())
       if (n <= 0) return
       const claim = this.#unanswered.shift() ?? { token: this.#context.randomness.id(), n }
@@ -154,9 +161,19 @@ export class Source {
   /** Something was sent to the store on this connection: a claim right behind it finds it, a hint would come later. */
   expect(): void {
     if (!this.#dry || this.#claims.size > 0) return
+    this.#expectMore()
+    this.fill()
+  }
+
+  #expectMore(): void {
     this.#wakes += 1
     this.#dry = false
-    this.fill()
+  }
+
+  /** What is settled lets others be claimed: the next of its object, or of its tenant. The claim goes with it. */
+  get #makesRoom(): boolean {
+    const { ordered, limits } = this.settings
+    return ordered || Object.keys(limits).length > 0
   }
 
   /** The next item whose lease is certain; undefined when none waits. */
@@ -184,6 +201,7 @@ export class Source {
     this.#leases.forget(held)
     if (outcome.kind === 'retry') this.#alarm.in(outcome.afterMs)
     if (outcome.kind === 'throttle') this.#alarm.in(outcome.forMs)
+    if (this.#makesRoom) this.#expectMore()
     this.#settler.settle(held.lease.token, held.item.id, outcome, (how) => {
       if (how === 'stale') this.#report('queue.stale', held)
     })
@@ -275,6 +293,7 @@ export class Source {
     if (reply.revision !== this.#revision) void this.#reload()
     if (reply.items.length > 0) this.#keep(reply, token, until)
     this.#dry = reply.items.length < n && !reply.more
+    this.#flows = !this.#dry
     if (reply.dueInMs !== undefined && this.#dry) this.#alarm.in(reply.dueInMs)
   }
 
