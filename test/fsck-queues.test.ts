@@ -1,9 +1,12 @@
 /** What fsck finds in queues and routing: each check with the violations planted for it, and no other. */
 
 import { describe, expect, test } from 'vitest'
+import type { Bus } from '../src/bus.ts'
 import type { Finding, FsckCheck } from '../src/fsck.ts'
 import { placeField, readLease } from '../src/lanes/record.ts'
 import { queueKeys } from '../src/redis/keys.ts'
+import { plainRedis, testBus } from './support/bus.ts'
+import { collect } from './support/log.ts'
 import { type SpoiledQueue, soundQueue } from './support/spoiled-queue.ts'
 
 type Plant = (queue: SpoiledQueue) => Promise<Partial<Finding> | Partial<Finding>[]>
@@ -428,4 +431,56 @@ test('a queue with a key of the wrong type cannot be judged; the key is reported
   await redis.unlink(keys.lanes)
   await redis.set(keys.lanes, '1')
   expect(await findings()).toMatchObject([{ check: 'keys', where: `key "${keys.lanes}"` }])
+})
+
+describe('the order of objects', () => {
+  /** order:1 is held and has two behind it; order:2 is parked. */
+  async function orderedQueue() {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail', { ordered: true, onPoison: 'park', retry: { attempts: 1 }, lease: '1h' })
+    const send = (key: string) => queue.send(1, { tenant: 'acme', key })
+    for (const key of ['order:1', 'order:2', 'order:1', 'order:1', 'order:3']) await send(key)
+    const { items } = await queue.claim({ max: 2 })
+    await items[1]!.dead('poison')
+    return { bus, queue, redis: plainRedis(), keys: queueKeys(bus.namespace, 'mail') }
+  }
+  const field = (key: string) => `acme ${encodeURIComponent(key)}`
+
+  test('is sound', async () => {
+    const { bus } = await orderedQueue()
+    expect(await collect(bus.fsck())).toEqual([])
+  })
+
+  test.each([
+    [
+      'two owners',
+      async ({ redis, keys }) => {
+        const [text] = Object.values(await redis.hgetall(keys.parked))
+        const item = text!.split('\x1e')[2]!
+        await redis.hset(keys.laterItems, 'mail.second', item.replace(/^\S+ /, 'mail.second '))
+        await redis.zadd(keys.later, Date.now() + 3_600_000, 'mail.second')
+      },
+      'it has 2 owners',
+    ],
+    ['none', ({ redis, keys }) => redis.hdel(keys.parked, field('order:2')), 'it has no owner'],
+    ['an object that is not there', ({ redis, keys }) => redis.hdel(keys.objects, field('order:1')), 'is not there'],
+    [
+      'a gap',
+      async ({ redis, keys }) => {
+        const [first] = await redis.hkeysBuffer(keys.behind)
+        await redis.hdel(keys.behind, first!)
+      },
+      'there are 1',
+    ],
+  ] as [string, (queue: Awaited<ReturnType<typeof orderedQueue>>) => Promise<unknown>, string][])(
+    '[Q40] queue-order finds %s',
+    async (_, spoil, problem) => {
+      const queue = await orderedQueue()
+      await spoil(queue)
+      const findings = await collect(queue.bus.fsck())
+      expect(findings.filter(({ check }) => check === 'queue-order').map((finding) => finding.problem)).toContainEqual(
+        expect.stringContaining(problem),
+      )
+    },
+  )
 })

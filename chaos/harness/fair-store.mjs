@@ -45,10 +45,22 @@ export async function claimFairly({ port, claims, tenants, random, report }) {
     )
     revision += 1
     const now = weights
-    inOrder(run(makeScript, { revision, born: 2, attempts: 0, applied, weights: now }), (word) => {
-      if (word !== 'made' && word !== 'raised') throw new Error(`make answered ${word}`)
-      fairness.weigh(now)
-    })
+    inOrder(
+      run(makeScript, {
+        revision,
+        born: 2,
+        attempts: 0,
+        ordered: false,
+        parks: false,
+        limits: {},
+        applied,
+        weights: now,
+      }),
+      (word) => {
+        if (word !== 'made' && word !== 'raised') throw new Error(`make answered ${word}`)
+        fairness.weigh(now)
+      },
+    )
   }
 
   let seq = 0

@@ -12,6 +12,19 @@ import { addItemRoutes } from './queue-items.ts'
 const strict = { additionalProperties: false } as const
 const params = Type.Object({ name: Type.String() })
 const duration = Type.Union([Type.String(), Type.Number()], { description: 'a duration like "30s", or a number of ms' })
+const rate = Type.Object({ max: Type.Integer(), per: duration }, strict)
+const limitsBody = Type.Object(
+  {
+    inFlight: Type.Optional(Type.Integer()),
+    inFlightPerTenant: Type.Optional(Type.Integer()),
+    maxShare: Type.Optional(Type.Number()),
+    rate: Type.Optional(rate),
+    ratePerTenant: Type.Optional(rate),
+    backlog: Type.Optional(Type.Integer()),
+    overflow: Type.Optional(Type.String()),
+  },
+  { ...strict, description: 'like {"inFlight":100,"maxShare":0.5,"rate":{"max":50,"per":"1s"},"backlog":10000}' },
+)
 const putBody = Type.Object(
   {
     match: Type.Optional(
@@ -34,6 +47,9 @@ const putBody = Type.Object(
         },
       ),
     ),
+    ordered: Type.Optional(Type.Boolean()),
+    onPoison: Type.Optional(Type.Union([Type.Literal('skip'), Type.Literal('park')])),
+    limits: Type.Optional(limitsBody),
     lease: Type.Optional(duration),
     from: Type.Optional(Type.Union([Type.String(), Type.Integer()], { description: startForms })),
     force: Type.Optional(Type.Boolean()),

@@ -69,6 +69,12 @@ export interface QueueSettings {
   limits: QueueLimits
 }
 
+/** As a subscription has it; one that an earlier version has stored says less. */
+export const settingsOf = (options: Readonly<Record<string, unknown>>): QueueSettings => ({
+  ...{ ordered: false, onPoison: 'skip' as const, limits: {} },
+  ...(options as unknown as QueueSettings),
+})
+
 export interface CheckedQueue {
   /** Null: only what is sent. */
   match: Pattern | null

@@ -14,6 +14,7 @@ import {
   type Drawn,
   type QueueOptions,
   type QueueSettings,
+  settingsOf,
   type WorkSettings,
 } from './options.ts'
 import { QueueDoor, type QueueGround } from './queue.ts'
@@ -224,7 +225,7 @@ export class Queues {
   /** As it is stored now, whoever put it there. */
   async #define(name: string): Promise<{ settings: QueueSettings; revision: number }> {
     const { options, revision } = await this.#options.subscriptions.get(name)
-    return { settings: options as unknown as QueueSettings, revision }
+    return { settings: settingsOf(options), revision }
   }
 }
 

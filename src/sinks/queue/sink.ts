@@ -9,7 +9,7 @@ import type { LaneStores } from '../../lanes/store.ts'
 import type { Connection } from '../../redis/connection.ts'
 import { runScript } from '../../redis/script.ts'
 import type { Accepted, Delivery, RoutedSink, Subscription } from '../../route/sink.ts'
-import type { QueueSettings } from './options.ts'
+import { settingsOf } from './options.ts'
 
 export interface QueueSinkGround {
   connection: Connection
@@ -30,7 +30,7 @@ export class QueueSink implements RoutedSink {
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
     const { store, redis } = await this.#storeOf(subscription.name)
     const { revision, born } = subscription
-    const { attempts, weights, ordered, onPoison, limits } = subscription.options as unknown as QueueSettings
+    const { attempts, weights, ordered, onPoison, limits } = settingsOf(subscription.options)
     const options = { attempts, weights, ordered, parks: onPoison === 'park', limits }
     const make = () => runScript(redis, makeScript, { ...store.ground, revision, born, ...options, applied })
     for (let reply = await make(); reply === 'left'; reply = await make())

@@ -26,7 +26,7 @@ import type { Clock } from '../../runtime/clock.ts'
 import { checkCount } from './checks.ts'
 import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
-import type { QueueOptions, QueueSettings } from './options.ts'
+import { type QueueOptions, type QueueSettings, settingsOf } from './options.ts'
 import { createParkedView, type QueueParkedView } from './parked-view.ts'
 import type { QueueDoor } from './queue.ts'
 import type { Queues } from './queues.ts'
@@ -221,7 +221,7 @@ async function lanesToAsk({ redis, keys, facts }: KnownQueue, tenants: number): 
   if (tenants <= oldestAmong) return redis.hkeys(keys.lanes)
   const last = String(oldestAmong - 1)
   const [first, due] = await Promise.all([redis.zrange(keys.turns, '0', last), redis.zrange(keys.later, '0', last)])
-  const { weights } = facts.options as unknown as QueueSettings
+  const { weights } = settingsOf(facts.options)
   const paused = Object.keys(weights).filter((tenant) => weights[tenant] === 0)
   const throttled = due.filter((name) => name.startsWith(throttleMark)).map((name) => name.slice(throttleMark.length))
   return [...new Set([...first, ...paused, ...throttled])]
@@ -240,7 +240,7 @@ async function factsOf(queue: KnownQueue, clock: Clock): Promise<QueueFacts> {
   const number = (name: string) => Number(stored[name] ?? 0)
   const { name, match, revision } = facts
   return {
-    ...{ name, match, revision, ...(facts.options as unknown as QueueSettings) },
+    ...{ name, match, revision, ...settingsOf(facts.options) },
     ...{ paused: stored.paused === '1', waiting: number('waiting'), later, held: number('held'), dead },
     ...{ behind: number('behind'), parked },
     ...{ bytes: number('bytes'), in: number('in'), out: number('out') },
@@ -250,7 +250,7 @@ async function factsOf(queue: KnownQueue, clock: Clock): Promise<QueueFacts> {
 }
 
 async function tenantsOf({ redis, keys, facts }: KnownQueue, clock: Clock, limit: number): Promise<TenantFacts[]> {
-  const { weights } = facts.options as unknown as QueueSettings
+  const { weights } = settingsOf(facts.options)
   const records: [tenant: string, record: LaneRecord][] = []
   for await (const page of redis.hscanBufferStream(keys.lanes, { count: 1_000 }) as AsyncIterable<Buffer[]>)
     for (let i = 0; i < page.length; i += 2) records.push([page[i]!.toString(), readRecord(page[i + 1]!)])
