@@ -408,6 +408,39 @@ describe('facts', () => {
     expect((await waiting).json.items).toHaveLength(1)
   })
 
+  test('[Q29] pause and resume of one tenant', async () => {
+    const { post, item, facts } = await mailDoor()
+    await item(1, { tenant: 'acme' })
+    expect((await post('/pause', { tenant: 'acme' })).json).toEqual({ name: 'mail', tenant: 'acme', paused: true })
+    expect(await facts()).toMatchObject({ paused: false, waiting: 1 })
+    expect((await post('/claim')).json.items).toEqual([])
+    expect((await post('/resume', { tenant: 'acme' })).json).toEqual({ name: 'mail', tenant: 'acme', paused: false })
+    expect((await post('/claim')).json.items).toHaveLength(1)
+  })
+
+  test('[Q22] parked objects: listed, resumed, given up; limits are part of the definition', async () => {
+    const { send } = await testDoor()
+    const limits = { inFlight: 10, rate: { max: 100, per: '1s' }, backlog: 2 }
+    const body = { ordered: true, onPoison: 'park', retry: { attempts: 1 }, limits }
+    expect((await send('PUT', '/v1/queues/orders', body)).json).toMatchObject({ ordered: true, limits: { backlog: 2 } })
+    const item = (n: number) => send('POST', '/v1/queues/orders/items', { data: n, tenant: 'acme', key: 'order:1' })
+    const fail = async () => {
+      const { token, items } = (await send('POST', '/v1/queues/orders/claim', {})).json
+      await send('POST', '/v1/queues/orders/nack', { token, id: items[0].id, reason: 'broken' })
+    }
+    await item(1)
+    await item(2)
+    expect(await item(3)).toMatchObject({ status: 429, json: { code: 'BACKLOG_FULL' } })
+    await fail()
+    expect((await send('GET', '/v1/queues/orders/parked')).json).toMatchObject({
+      parked: [{ object: 'acme/order:1', error: 'broken', behind: 1, event: { data: 1 } }],
+    })
+    expect((await send('POST', '/v1/queues/orders/resume', { object: 'acme/order:1' })).json.objects).toBe(1)
+    await fail()
+    const path = '/v1/queues/orders/parked?object=acme/order:1'
+    expect((await send('DELETE', path)).json).toEqual({ discarded: 2 })
+  })
+
   test('[Q36] match: who would get it, and why one would not', async () => {
     const { get, send } = await testDoor()
     await send('PUT', '/v1/queues/orders', { match: 'order.*' })

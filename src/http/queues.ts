@@ -58,7 +58,9 @@ const putBody = Type.Object(
 )
 // 1,000 weights of tenants with 128 characters.
 const putLimit = 262_144
-const emptyBody = Type.Object({}, strict)
+const tenantBody = Type.Object({ tenant: Type.Optional(Type.String()) }, strict)
+const resumeBody = Type.Object({ tenant: Type.Optional(Type.String()), object: Type.Optional(Type.String()) }, strict)
+const objectQuery = Type.Object({ object: Type.String() }, strict)
 const emptyLimit = 1_024
 const limitQuery = Type.Object({ limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })) }, strict)
 const peekQuery = Type.Object({ max: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000 })) }, strict)
@@ -90,11 +92,23 @@ export const queueRoutes =
         const events = await queues.peek(request.params.name, request.query)
         return sendJson(reply, `{"events":[${events.map((event) => event.toText()).join(',')}]}`)
       })
-      for (const act of ['pause', 'resume'] as const)
-        typed.post(`/:name/${act}`, { schema: { params, body: emptyBody }, bodyLimit: emptyLimit }, async (request) => {
-          await queues[act](request.params.name)
-          return { name: request.params.name, paused: act === 'pause' }
-        })
+      typed.post('/:name/pause', { schema: { params, body: tenantBody }, bodyLimit: emptyLimit }, async (request) => {
+        await queues.pause(request.params.name, request.body)
+        return { name: request.params.name, ...request.body, paused: true }
+      })
+      typed.post('/:name/resume', { schema: { params, body: resumeBody }, bodyLimit: emptyLimit }, async (request) => {
+        const { name } = request.params
+        const { object, ...ofTenant } = request.body
+        if (object !== undefined) return { name, objects: (await queues.parked.resume(name, object)) ? 1 : 0 }
+        await queues.resume(name, ofTenant)
+        return { name, ...ofTenant, paused: false }
+      })
+      typed.get('/:name/parked', { schema: { params } }, async ({ params: { name } }) => ({
+        parked: await queues.parked.list(name),
+      }))
+      typed.delete('/:name/parked', { schema: { params, querystring: objectQuery } }, async (request) => ({
+        discarded: await queues.parked.discard(request.params.name, request.query.object),
+      }))
       addDeadRoutes(plain, queues.dead)
     })
   }
