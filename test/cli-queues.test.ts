@@ -113,6 +113,8 @@ describe('looking', () => {
   test('pause, resume, rm', async () => {
     const { cli, json, open, facts } = await place()
     await open.send(1)
+    expect((await cli('queue', 'pause', 'mail', '--tenant', 'acme')).stdout).toBe('Tenant acme of mail is paused.\n')
+    expect((await cli('queue', 'resume', 'mail', '--tenant', 'acme')).stdout).toBe('Tenant acme of mail goes on.\n')
     expect((await cli('queue', 'pause', 'mail')).stdout).toBe('mail is paused.\n')
     expect([(await facts()).paused, (await cli('queues')).stdout]).toEqual([true, expect.stringMatching(/ paused\n$/)])
     expect(await json('queue', 'resume', 'mail')).toEqual([{ name: 'mail', paused: false }])

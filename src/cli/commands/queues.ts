@@ -5,6 +5,7 @@ import { eventTable } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
 import { commandLine } from '../invocation.ts'
 import { countOption } from '../options.ts'
+import { printable } from '../printable.ts'
 import type { AddCommand } from '../program.ts'
 import { queueFactLines, queueLines, tenantLines } from '../queue-tables.ts'
 import { isRouted, sayUnrouted } from '../routed.ts'
@@ -33,10 +34,12 @@ export const addQueue: AddCommand = (program, run) => {
   addQueuePut(queue, run)
   const add = (verb: string, description: string) =>
     queue.command(verb).description(description).argument('<name>', 'of the queue')
-  add('pause', 'give nothing out until it is resumed; what comes meanwhile waits').action(
-    run((session, name: string) => setPaused(session, name, true)),
-  )
-  add('resume', 'go on giving').action(run((session, name: string) => setPaused(session, name, false)))
+  add('pause', 'give nothing out until it is resumed; what comes meanwhile waits')
+    .option('--tenant <tenant>', 'only of this tenant')
+    .action(run((session, name: string, options: OfTenant) => setPaused(session, name, options, true)))
+  add('resume', 'go on giving')
+    .option('--tenant <tenant>', 'only of this tenant')
+    .action(run((session, name: string, options: OfTenant) => setPaused(session, name, options, false)))
   add('rm', 'take a queue away, and everything in it').option('--yes', 'do it without asking').action(run(removeQueue))
   sayWhichVerb(queue)
 }
@@ -91,10 +94,16 @@ async function showQueue(session: Session, name: string, { limit, peek }: ShowOp
   return exitCodes.ok
 }
 
-async function setPaused({ out, withBus }: Session, name: string, paused: boolean) {
-  await withBus(({ queues }) => (paused ? queues.pause(name) : queues.resume(name)))
-  if (out.json) await out.printJson({ name, paused })
-  else await out.print(paused ? `${name} is paused.` : `${name} goes on.`)
+interface OfTenant {
+  tenant?: string
+}
+
+async function setPaused({ out, withBus }: Session, name: string, { tenant }: OfTenant, paused: boolean) {
+  const only = tenant === undefined ? {} : { tenant }
+  await withBus(({ queues }) => (paused ? queues.pause(name, only) : queues.resume(name, only)))
+  const what = tenant === undefined ? name : `Tenant ${printable(tenant)} of ${name}`
+  if (out.json) await out.printJson({ name, ...only, paused })
+  else await out.print(paused ? `${what} is paused.` : `${what} goes on.`)
   return exitCodes.ok
 }
 
