@@ -86,6 +86,12 @@ function checked(options: OrderGuardOptions): Settings {
   return { mode, store, isKept, maxWaiting, maxWaitMs: parsed.ok ? parsed.value : 0 }
 }
 
+/** Resolves when something of the object was applied, or time is up. */
+interface Moved {
+  promise: Promise<void>
+  stop(): void
+}
+
 class Guard implements OrderGuard {
   readonly #settings: Settings
   /** Object → the end of the last call for it. */
@@ -105,17 +111,23 @@ class Guard implements OrderGuard {
     const object = event.key === null ? `#${event.id}` : `${event.tenant}/${event.key}`
     const until = performance.now() + this.#settings.maxWaitMs
     for (;;) {
-      const moved = this.#whenMoved(object, until)
+      let moved: Moved | undefined
+      // Heard of from within its turn: the next call for the object may already be the one before it.
+      const judge = async () => {
+        const verdict = await this.#tryOnce(object, event, apply)
+        if (verdict === 'wait') moved = this.#whenMoved(object, until)
+        return verdict
+      }
       try {
-        const verdict = await this.#inTurn(object, () => this.#tryOnce(object, event, apply))
+        const verdict = await this.#inTurn(object, judge)
         if (verdict !== 'wait' || performance.now() >= until || this.#waiting >= this.#settings.maxWaiting)
           return verdict
         this.#waiting += 1
-        await moved.promise.finally(() => {
+        await moved!.promise.finally(() => {
           this.#waiting -= 1
         })
       } finally {
-        moved.stop()
+        moved?.stop()
       }
     }
   }
@@ -154,7 +166,7 @@ class Guard implements OrderGuard {
     }
   }
 
-  #whenMoved(object: string, until: number): { promise: Promise<void>; stop(): void } {
+  #whenMoved(object: string, until: number): Moved {
     let stop: () => void = () => undefined
     const promise = new Promise<void>((resolve) => {
       const waiters = this.#waiters.get(object) ?? new Set()

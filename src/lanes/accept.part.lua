@@ -77,8 +77,9 @@ function acts.accept()
         local lane = loaded[names[i]]
         local full = limits and is_full(lane)
         if full and overflow == 'hold' then
-          -- What was taken is applied; with none of it nothing has changed.
-          is_held_back, up_to = true, i > 1 and seq_of(argv[from + 2 * i - 3]) or asked_for[field]
+          -- What was taken is applied; what was applied before stays so.
+          local before = i > 1 and seq_of(argv[from + 2 * i - 3])
+          is_held_back, up_to = true, before and tonumber(before) > applied and before or asked_for[field]
           break
         end
         entered = entered + 1

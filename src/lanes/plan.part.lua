@@ -17,12 +17,12 @@ local function plan(wanted)
   end
 
   -- Answers the lanes that were passed over.
-  local function serve(in_turn, most_of_lane)
-    local at, in_line, passed = 1, #in_turn, {}
+  local function serve_by_turns()
+    local at, in_line, passed = 1, #line, {}
     while ordered < wanted and at <= in_line do
-      local lane = in_turn[at]
+      local lane = line[at]
       local has = tail_of[lane] - head_of[lane] + ranked_of[lane] - planned[lane]
-      local most = limits and math.min(has, may_give(lane), most_of_lane - held_of[lane] - planned[lane]) or has
+      local most = limits and math.min(has, may_give(lane), most_held - held_of[lane] - planned[lane]) or has
       local turn = credit_of[lane] > 0 and credit_of[lane] or weight_of[lane]
       local given = math.min(turn, most, wanted - ordered)
       if given > 0 then
@@ -35,7 +35,7 @@ local function plan(wanted)
           credit_of[lane], turn_of[lane] = 0, next_turn()
           if given < has then
             in_line = in_line + 1
-            in_turn[in_line] = lane
+            line[in_line] = lane
           end
         end
       end
@@ -59,7 +59,7 @@ local function plan(wanted)
     end
   end
 
-  local passed = serve(line, most_held)
+  local passed = serve_by_turns()
   if passed_at_most > 0 then serve_least(passed) end
   return order, had_credit
 end

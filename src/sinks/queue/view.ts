@@ -49,7 +49,7 @@ export interface QueueFacts extends QueueSettings {
   /** Ever: entered, and acked or popped. */
   in: number
   out: number
-  /** Ever: past their time to live, given way to newer dead letters, dead letters given up. */
+  /** Ever: past their time to live, given way to newer ones (dead letters, or by `drop-oldest`), dead letters and parked items given up. */
   expired: number
   dropped: number
   discarded: number
