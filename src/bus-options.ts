@@ -5,10 +5,14 @@ import { asked, type Bytes, type Duration, type Parsed, parseBytes, parseDuratio
 import { BusbarError, shown } from './errors.ts'
 import type { GroupTiming } from './group/scripts.ts'
 import { defaultRetention, type Retention } from './log/namespace.ts'
+import { loopback, parseNetworks } from './networks.ts'
 import { redisOptions } from './redis/connection.ts'
 import type { EventDefinition, Registry } from './registry.ts'
 import { type Clock, type Randomness, systemClock, systemRandomness } from './runtime/clock.ts'
 import { createTelemetry, type TelemetryListener } from './runtime/telemetry.ts'
+import type { Dial } from './sinks/webhook/dial.ts'
+import type { Resolve } from './sinks/webhook/guard.ts'
+import type { WebhookPolicy } from './sinks/webhook/webhooks.ts'
 import { groupProblems, unknownOptions } from './unknown-name.ts'
 
 export interface BusOptions<R extends Registry = Registry> {
@@ -47,6 +51,27 @@ export interface BusOptions<R extends Registry = Registry> {
     /** From a start to the new division of work. Default 500ms. */
     joinDelay?: Duration
   }
+  /** Of webhooks: whether this process posts, and where it may post to. */
+  webhooks?: {
+    /** Whether it posts those of the namespace. Default: if it declares one. */
+    dispatch?: boolean
+    /** Requests at once. Default 64. */
+    concurrency?: number
+    /** How long a batch is one process's; renewed while it is being posted. Default 10s. */
+    lease?: Duration
+    /** Networks that it may post to although they are not public, as CIDRs: ['10.0.0.0/8']. Default: none. */
+    allow?: readonly string[]
+    /** Also to http://. Default false. */
+    allowHttp?: boolean
+    /** In place of `dns.lookup` with `all`. */
+    resolve?: Resolve
+    /** What makes a connection to an address that is not refused. */
+    dial?: Dial
+    /** Also to this machine, and http://: for development. Default false. */
+    development?: boolean
+  }
+  /** How much Redis may use where it has no maxmemory: beyond 85 % of it the oldest of what waits is dropped. Default: whatever there is. */
+  memory?: { limit?: Bytes }
   /** Gets every telemetry event. */
   onTelemetry?: TelemetryListener
   clock?: Clock
@@ -62,6 +87,9 @@ export interface Settings extends BackboneOptions {
   /** Whether the name was given: then the process comes back under it. */
   isNamed: boolean
   groupTiming: GroupTiming
+  webhooks: WebhookPolicy
+  /** Undefined: as much as Redis says. */
+  memoryBytes: number | undefined
 }
 
 // In a group's records `-` stands for nobody.
@@ -80,6 +108,8 @@ const known = {
     'publish',
     'worker',
     'group',
+    'webhooks',
+    'memory',
     'onTelemetry',
     'clock',
     'randomness',
@@ -87,6 +117,10 @@ const known = {
   retention: new Set<keyof NonNullable<BusOptions['retention']>>(['age', 'events', 'bytes']),
   publish: new Set<keyof NonNullable<BusOptions['publish']>>(['timeout', 'maxWaiting', 'maxWaitingBytes']),
   group: new Set<keyof NonNullable<BusOptions['group']>>(['heartbeat', 'expiry', 'grace', 'joinDelay']),
+  webhooks: new Set<keyof NonNullable<BusOptions['webhooks']>>([
+    ...(['dispatch', 'concurrency', 'lease', 'allow', 'allowHttp', 'development', 'resolve', 'dial'] as const),
+  ]),
+  memory: new Set<keyof NonNullable<BusOptions['memory']>>(['limit']),
   definition: new Set<keyof EventDefinition>(['schema', 'key', 'tenant']),
 }
 
@@ -96,6 +130,8 @@ function unknownProblems(options: BusOptions): string[] {
     ...groupProblems('retention', options.retention, known.retention),
     ...groupProblems('publish', options.publish, known.publish),
     ...groupProblems('group', options.group, known.group),
+    ...groupProblems('webhooks', options.webhooks, known.webhooks),
+    ...groupProblems('memory', options.memory, known.memory),
     ...Object.entries(options.events ?? {}).flatMap(([type, definition]) =>
       groupProblems(`events[${shown(type)}]`, definition, known.definition),
     ),
@@ -137,6 +173,9 @@ export function checkOptions(options: BusOptions): Settings {
     worker,
     isNamed: options.worker !== undefined,
     groupTiming: checkGroup(options.group ?? {}, take, problems),
+    webhooks: checkWebhooks(options.webhooks ?? {}, take, problems),
+    memoryBytes:
+      options.memory?.limit === undefined ? undefined : take('memory.limit', bytesOf(options.memory.limit), 0),
     telemetry: createTelemetry(clock.now, options.onTelemetry ? [options.onTelemetry] : []),
   }
   if (redis !== undefined) checkUrl(redis, problems)
@@ -171,6 +210,24 @@ function checkGroup(group: NonNullable<BusOptions['group']>, take: Take, problem
   if (timing.expiryMs < 3 * timing.heartbeatMs)
     problems.push(`group.expiry must be at least three heartbeats; got ${shown(expiry)}`)
   return timing
+}
+
+function checkWebhooks(given: NonNullable<BusOptions['webhooks']>, take: Take, problems: string[]): WebhookPolicy {
+  const { dispatch, concurrency = 64, lease = '10s', allow = [], resolve, dial } = given
+  const { allowHttp = false, development = false } = given
+  for (const [name, value] of Object.entries({ dispatch, allowHttp, development }))
+    if (value !== undefined && typeof value !== 'boolean')
+      problems.push(`webhooks.${name} must be true or false; got ${shown(value)}`)
+  const allowed = take('webhooks.allow', asked(parseNetworks(allow), allow), [])
+  return {
+    dispatch,
+    allow: development ? [...allowed, ...loopback] : allowed,
+    allowHttp: allowHttp || development,
+    ...(resolve ? { resolve } : {}),
+    ...(dial ? { dial } : {}),
+    concurrency: take('webhooks.concurrency', count(concurrency, 1, 10_000), 1),
+    leaseMs: take('webhooks.lease', duration(lease), 10_000),
+  }
 }
 
 function count(value: unknown, least: number, most: number): Parsed<number> {

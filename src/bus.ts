@@ -36,9 +36,14 @@ import { type About, readWorkers, type WorkersFacts } from './group/workers-view
 import { readState, readTopics } from './log/read.ts'
 import type { Retainer } from './log/retention.ts'
 import { createLogView, type LogView } from './log/view.ts'
+import { memoryDuty } from './memory-guard.ts'
+import { traceEvent } from './operations/trace.ts'
+import type { TriggersView } from './operations/triggers.ts'
+import type { OperationsView } from './operations/view.ts'
 import type { Pattern } from './pattern.ts'
 import type { Published } from './publish/call.ts'
 import type { Delayed, DelayedView } from './publish/delayed.ts'
+import { writeEvent } from './publish/written-event.ts'
 import { Publishing } from './publishing.ts'
 import type { DataIn, Registry } from './registry.ts'
 import type { SubscriptionsView } from './route/subscriptions.ts'
@@ -53,10 +58,13 @@ import type { QueuesView } from './sinks/queue/view.ts'
 import type { BatchHandler, QueueHandler } from './sinks/queue/worker.ts'
 import type { ProcessorOptions } from './sinks/stream/options.ts'
 import { createStreamsView, type StreamsView } from './sinks/stream/view.ts'
+import type { WebhookOptions } from './sinks/webhook/options.ts'
+import type { WebhooksView } from './sinks/webhook/view.ts'
 import { checkScheduled, type ScheduledEvent } from './tasks/schedule.ts'
 import type { SchedulesView } from './tasks/schedules.ts'
 import type { TaskHandler, TaskOptions } from './tasks/task.ts'
 import { Worker } from './tasks/worker.ts'
+import type { Trace } from './traced.ts'
 import { checkKnown } from './unknown-name.ts'
 import { version } from './version.ts'
 
@@ -79,6 +87,12 @@ export class Bus<R extends Registry = Registry> {
   readonly streams: StreamsView
   /** Queues of the namespace, whoever declared them. */
   readonly queues: QueuesView
+  /** Webhooks of the namespace, whoever declared them. */
+  readonly webhooks: WebhooksView
+  /** What became of the items of tracked queues, whoever declared them. */
+  readonly operations: OperationsView
+  /** URLs that start operations. */
+  readonly triggers: TriggersView
   /** Subscriptions of the namespace, whoever declared them. */
   readonly subscriptions: SubscriptionsView
   /** What is stored of schedules, whoever declared them. */
@@ -114,12 +128,23 @@ export class Bus<R extends Registry = Registry> {
       duties: {
         'leader.queues': ({ namespace, reads }) =>
           sweepDuty({ ...settings, namespace: namespace.name, connection: reads }),
+        'leader.memory': ({ namespace, reads, retainer }) =>
+          memoryDuty({
+            ...{ ...settings, namespace, connection: reads, retainer, limitBytes: settings.memoryBytes },
+            announce: (dropped) =>
+              this.#announce('busbar.memory.dropped', 'memory', { dropped }, settings.randomness.id()),
+          }),
       },
     })
     this.schedules = this.#worker.schedules
-    this.#consuming = new Consuming(settings, this.#backbone, (partition, seq) => publishing.saw(partition, seq))
+    this.#consuming = new Consuming(settings, this.#backbone, publishing, (webhook, why, at) =>
+      this.#announce('busbar.webhook.disabled', `webhook:${webhook}`, { webhook, why, at }, `${webhook}@${at}`),
+    )
     this.subscriptions = this.#consuming.subscriptions
     this.queues = this.#consuming.queuesView
+    this.webhooks = this.#consuming.webhooksView
+    this.operations = this.#consuming.operations
+    this.triggers = this.#consuming.triggers
     this.#handling.add({ name: 'publish', isIdle: async () => publishing.waiting === 0 })
     for (const handling of this.#consuming.handling) this.#handling.add(handling)
   }
@@ -203,6 +228,15 @@ export class Bus<R extends Registry = Registry> {
     return declared(drawn.map(({ name }) => name).join('+'), worker)
   }
 
+  /**
+   * Declares a webhook: matching events are posted to its URL, in batches, in order and signed, until it takes them. A running bus that
+   * declares one posts those of the whole namespace.
+   */
+  webhook<const P extends Pattern>(name: string, options: WebhookOptions<P>): this {
+    this.#consuming.webhooks.declare(name, options)
+    return this
+  }
+
   /** Declares what this process does at start, at an interval or by cron: on the leader, or in each process. */
   task(name: string, options: TaskOptions, handler: TaskHandler): this {
     this.#worker.tasks.declare(name, options, handler)
@@ -219,7 +253,9 @@ export class Bus<R extends Registry = Registry> {
   }
 
   /** The state last committed with an object, or null. */
-  async state<T = unknown>(key: string, { tenant = defaultTenant }: { tenant?: string } = {}): Promise<T | null> {
+  async state<T = unknown>(key: string, options: { tenant?: string } = {}): Promise<T | null> {
+    checkKnown(options, new Set(['tenant']))
+    const { tenant = defaultTenant } = options
     const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
     const text = await this.#backbone.read((redis, namespace) => readState(redis, namespace, object))
     return text === null ? null : (JSON.parse(text) as T)
@@ -235,15 +271,20 @@ export class Bus<R extends Registry = Registry> {
     return this.#backbone.read((redis, { name }) => readWorkers(redis, name, this.#settings))
   }
 
+  /** Every place an event went to, or will go to, with what became of it there. */
+  trace(eventId: string): Promise<Trace> {
+    return traceEvent(this.log, this.#consuming.traced, eventId)
+  }
+
   /** Checks everything stored while it is in use. Yields what is wrong; nothing when all is well. */
   fsck(): AsyncGenerator<Finding, void, undefined> {
     return fsck(this.#backbone)
   }
 
-  /** The names of the processors, queues and tasks declared on this bus. */
+  /** The names of the processors, queues, webhooks and tasks declared on this bus. */
   declared(): readonly string[] {
-    const { processors, queues } = this.#consuming
-    return [...processors.names, ...queues.names, ...this.#worker.tasks.names]
+    const { processors, queues, webhooks } = this.#consuming
+    return [...processors.names, ...queues.names, ...webhooks.names, ...this.#worker.tasks.names]
   }
 
   /**
@@ -283,6 +324,11 @@ export class Bus<R extends Registry = Registry> {
   async drained({ signal }: { signal?: AbortSignal } = {}): Promise<Left[]> {
     await (this.#running ?? this.run())
     return this.#consuming.drained(signal)
+  }
+
+  /** An event of our own: once, however often it is asked for. */
+  async #announce(type: string, key: string, data: unknown, once: string): Promise<void> {
+    await this.#publishing.publishWritten(writeEvent(type, data, { key }), { idempotencyKey: `${type}@${once}` })
   }
 
   #retain(retainer: Retainer): void {

@@ -16,7 +16,7 @@ import {
   variableOf,
 } from './config-layers.ts'
 import { BusbarError, shown } from './errors.ts'
-import { bytes, duration, type Kind, oneOf, redisUrl, text, wholeNumber, yesOrNo } from './setting-kinds.ts'
+import { bytes, duration, type Kind, networks, oneOf, redisUrl, text, wholeNumber, yesOrNo } from './setting-kinds.ts'
 
 interface Setting<T> {
   readonly kind: Kind<NonNullable<T>>
@@ -100,6 +100,16 @@ export const settings = {
   liveChannel: setting(yesOrNo, false, {
     sentence: 'Also publish each event to a Redis channel, namespace:live:tenant:type.',
   }),
+  'webhooks.allow': optional(networks, 'only public addresses', {
+    sentence: 'Networks that webhooks may go to although they are not public.',
+  }),
+  'webhooks.allowHttp': setting(yesOrNo, false, { sentence: 'Webhooks may go to http:// as well.' }),
+  'webhooks.development': setting(yesOrNo, false, {
+    sentence: 'Webhooks may go to this machine, and to http://. Not for production.',
+  }),
+  'webhooks.concurrency': setting(wholeNumber(1, 10_000), 64, {
+    sentence: 'Requests of webhooks that this process has under way at once.',
+  }),
   'log.level': setting(oneOf(['debug', 'info', 'warn', 'error']), 'info', {
     sentence: 'The least level of log lines that are written.',
   }),
@@ -124,6 +134,12 @@ export interface Config {
   /** Undefined: what is stored, else the defaults. Setting one of the three declares all of them. */
   readonly retention: { readonly ageMs: number; readonly events: number; readonly bytes: number | null } | undefined
   readonly liveChannel: boolean
+  readonly webhooks: {
+    readonly allow: readonly string[]
+    readonly allowHttp: boolean
+    readonly development: boolean
+    readonly concurrency: number
+  }
   readonly log: { readonly level: Values['log.level'] }
   /** Every setting as it came out, for `describeConfig`. */
   readonly effective: Effective
@@ -203,6 +219,12 @@ function toConfig(effective: Effective, cwd: string): Config {
     },
     retention: declaresRetention ? retention : undefined,
     liveChannel: of('liveChannel'),
+    webhooks: {
+      allow: of('webhooks.allow') ?? [],
+      allowHttp: of('webhooks.allowHttp'),
+      development: of('webhooks.development'),
+      concurrency: of('webhooks.concurrency'),
+    },
     log: { level: of('log.level') },
     effective,
   })

@@ -11,10 +11,14 @@ import { LaneStores } from './lanes/store.ts'
 import { LogGrowth } from './log/growth.ts'
 import type { LogHint } from './log/hint.ts'
 import { readLasts } from './log/read.ts'
+import { createTriggersView, type TriggersView } from './operations/triggers.ts'
+import { createOperationsView, type OperationsView } from './operations/view.ts'
 import type { Pattern } from './pattern.ts'
+import type { Publishing } from './publishing.ts'
 import { Router } from './route/router.ts'
 import type { Sinks } from './route/stores.ts'
 import { Subscriptions } from './route/subscriptions.ts'
+import type { RouteTable } from './route/table.ts'
 import type { Handling } from './runtime/handling.ts'
 import { LiveHub } from './sinks/live/hub.ts'
 import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
@@ -22,19 +26,33 @@ import { type Left, whenDrained } from './sinks/queue/drain.ts'
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
 import { QueueSink } from './sinks/queue/sink.ts'
+import { queueTrace } from './sinks/queue/trace.ts'
 import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
 import { Processors } from './sinks/stream/processors.ts'
+import { processorTrace } from './sinks/stream/trace.ts'
+import { Shards } from './sinks/webhook/shard.ts'
+import { WebhookSink } from './sinks/webhook/sink.ts'
+import { webhookTrace } from './sinks/webhook/trace.ts'
+import { createWebhooksView, type WebhooksView } from './sinks/webhook/view.ts'
+import { type WebhookGround, Webhooks } from './sinks/webhook/webhooks.ts'
+import type { TracedSink } from './traced.ts'
 
 export class Consuming {
   readonly processors: Processors
   readonly queues: Queues
   readonly queuesView: QueuesView
+  readonly webhooks: Webhooks
+  readonly webhooksView: WebhooksView
+  readonly operations: OperationsView
+  readonly triggers: TriggersView
+  /** Each way to consume, for whoever asks where an event went. */
+  readonly traced: readonly TracedSink[]
   readonly subscriptions: Subscriptions
   /** For whoever asks whether everything has been handled. */
   readonly handling: readonly Handling[]
   readonly #settings: Settings
   readonly #backbone: Backbone
-  readonly #saw: (partition: number, seq: number) => void
+  readonly #publishing: Pick<Publishing, 'process' | 'saw'>
   /** New with every bus: tells this one from an earlier one of the same name. */
   readonly #start: string
   readonly #router: Router
@@ -42,31 +60,64 @@ export class Consuming {
   #hub: LiveHub | undefined
   #growth: LogGrowth | undefined
   #stores: LaneStores | undefined
+  #shards: Shards | undefined
   #started = false
 
-  /** `saw`: the log was seen to reach this seq. */
-  constructor(settings: Settings, backbone: Backbone, saw: (partition: number, seq: number) => void) {
+  /** `announce`: a webhook was disabled. */
+  constructor(
+    settings: Settings,
+    backbone: Backbone,
+    publishing: Pick<Publishing, 'process' | 'saw'>,
+    announce: (name: string, why: string, atMs: number) => Promise<void>,
+  ) {
     this.#settings = settings
     this.#backbone = backbone
-    this.#saw = saw
+    this.#publishing = publishing
     this.#start = settings.randomness.id()
     this.processors = new Processors({ ...settings, source: backbone })
     const open = () => this.#openQueue()
-    const sinks: Sinks = { queue: new QueueSink(open, (name) => this.queues.expect(name)) }
+    const sinks: Sinks = {
+      queue: new QueueSink(open, (name) => this.queues.expect(name)),
+      webhook: new WebhookSink(() => this.#openWebhooks()),
+    }
     const subscriptions = new Subscriptions({ ...settings, source: backbone, sinks })
     this.subscriptions = subscriptions
     this.#router = new Router({
       ...{ ...settings, sinks },
       finishRemoval: (name, removal) => subscriptions.finishRemoval(name, removal),
+      changed: (table) => this.webhooks.follow(namesOf(table)),
     })
     this.queues = new Queues({ open, isNamed: settings.isNamed, subscriptions })
     this.queuesView = createQueuesView({
       ...{ source: backbone, subscriptions, queues: this.queues, clock: settings.clock },
       connection: async () => (await backbone.open()).reads,
     })
+    this.webhooks = new Webhooks({
+      ...{ policy: settings.webhooks, subscriptions, announce },
+      open: () => this.#openWebhooks(),
+    })
+    this.webhooksView = createWebhooksView({
+      ...{ source: backbone, subscriptions, webhooks: this.webhooks, randomness: settings.randomness },
+      shards: async () => (await this.#openWebhooks()).shards,
+    })
+    this.operations = createOperationsView({
+      ...{ ...settings, source: backbone, subscriptions },
+      hints: async () => (await backbone.open()).hints,
+    })
+    this.triggers = createTriggersView({
+      ...{ ...settings, source: backbone, subscriptions },
+      send: ({ queue, trigger, data, ...options }) =>
+        this.queues.open(queue).sendFor(trigger, data, { ...options, kind: 'manual' }),
+    })
+    this.traced = [
+      queueTrace({ ...settings, source: backbone, subscriptions }),
+      webhookTrace({ source: backbone, subscriptions, shards: async () => (await this.#openWebhooks()).shards }),
+      processorTrace(backbone),
+    ]
     this.handling = [
       { name: 'route', isIdle: () => this.#isRouterIdle() },
       { name: 'queues', isIdle: async () => this.queues.isDry },
+      { name: 'webhooks', isIdle: async () => this.webhooks.isDry },
       { name: 'processors', isIdle: () => this.#areProcessorsIdle() },
     ]
   }
@@ -89,6 +140,7 @@ export class Consuming {
     await this.#router.start({ ...opened, growth, about })
     await this.processors.start({ ...opened, growth, about }, only)
     await this.queues.start(only)
+    await this.webhooks.start(only)
   }
 
   /** Resolves when everything published before is routed and the queues worked on here have nothing to give. */
@@ -103,7 +155,8 @@ export class Consuming {
 
   /** Lets go of what is shared with other processes. */
   async close(left: () => number): Promise<void> {
-    await Promise.all([this.processors.close(left()), this.queues.close(left()), this.#router.close(left())])
+    const { processors, queues, webhooks } = this
+    await Promise.all([processors, queues, webhooks, this.#router].map((each) => each.close(left())))
     await this.#growth?.stop(left())
   }
 
@@ -124,14 +177,17 @@ export class Consuming {
     return this.#hub
   }
 
-  /** An event of this process was stored: what its hint will say. */
+  /** A lone event of this process was stored. While nobody else listens no other hint of it comes. */
   heard(partition: number, hint: LogHint): void {
-    this.#growth?.reached(partition, hint.last, hint)
+    this.#growth?.heard(partition, hint)
+    this.#hub?.heard(partition, hint)
   }
 
   #readingOn({ namespace, reads, hints }: Opened) {
     const { network } = this.#settings
-    return { ...this.#settings, clock: network, namespace, connection: reads, hints, saw: this.#saw }
+    const { process } = this.#publishing
+    const saw = (partition: number, seq: number) => this.#publishing.saw(partition, seq)
+    return { ...this.#settings, clock: network, namespace, connection: reads, hints, process, saw }
   }
 
   async #openQueue(): Promise<QueueGround> {
@@ -141,6 +197,13 @@ export class Consuming {
     this.#stores ??= new LaneStores({ ...this.#settings, connection: reads }, name)
     const stores = this.#stores
     return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated, stores }
+  }
+
+  async #openWebhooks(): Promise<WebhookGround> {
+    const { namespace, reads, hints } = await this.#backbone.open()
+    const ground = { ...this.#settings, namespace: namespace.name, connection: reads }
+    this.#shards ??= new Shards(ground)
+    return { ...ground, hints, start: this.#start, shards: this.#shards }
   }
 
   /** Nothing that is stored waits to be handed to a store by this process. */
@@ -153,4 +216,8 @@ export class Consuming {
     if (!this.processors.areRunning) return true
     return this.processors.isIdleUpTo(await this.#backbone.read(readLasts))
   }
+}
+
+function namesOf(table: RouteTable): string[] {
+  return [...table.all()].flatMap(({ kind, name }) => (kind === 'webhook' ? [name] : []))
 }

@@ -140,7 +140,7 @@ function checkFilter(filter: unknown): void {
 const invalid = (name: string, value: unknown, problem: string): BusbarError =>
   BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })
 
-/** For people and programs: JSON in which the event's data is byte for byte what was published. */
-export function letterJson({ event, ...rest }: AnyLetter): string {
+/** A letter or a parked object for people and programs: JSON in which the event's data is byte for byte what was published. */
+export function letterJson({ event, ...rest }: Pick<AnyLetter, 'event'>): string {
   return `${JSON.stringify(rest).slice(0, -1)},"event":${event.toText()}}`
 }

@@ -12,6 +12,11 @@ export interface Header {
   key?: string
   time?: number
   trace?: string
+  /** Of what was sent into a queue: on whose behalf, and by which request. */
+  kind?: 'manual' | 'automatic'
+  request?: string
+  /** The trigger that sent it. */
+  trigger?: string
 }
 
 /** Splits an envelope into its header and the data's text. */

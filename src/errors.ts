@@ -63,7 +63,7 @@ export const errorTable = {
     429,
     true,
     (e: { queue: string; tenant: string; most: number }) =>
-      `Tenant "${e.tenant}" has ${e.most} items waiting in queue "${e.queue}"; that is the limit (limits.backlog). Send again when some of them are done, or raise it.`,
+      `Tenant "${e.tenant}" has ${e.most} ${e.most === 1 ? 'item' : 'items'} waiting in queue "${e.queue}"; that is the limit (limits.backlog). Send again when some of them are done, or raise it.`,
   ),
   BUSY: row(
     503,
@@ -88,6 +88,12 @@ export const errorTable = {
     true,
     () =>
       'Redis has reached its maxmemory and refused the write; nothing was stored. Raise maxmemory or lower the retention.',
+  ),
+  PUBLISHING_CLOSED: row(
+    503,
+    true,
+    () =>
+      'Redis is nearly full, so publishing is closed until there is room; nothing was stored. Work off what waits, raise maxmemory or lower the retention, and try again.',
   ),
   REDIS_UNAVAILABLE: row(
     503,
@@ -135,11 +141,23 @@ export const errorTable = {
     (e: { name: string; namespace: string; meant?: string | undefined }) =>
       `There is no processor ${e.name} in namespace "${e.namespace}".${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar streams --namespace ${e.namespace}\` lists those there are.`,
   ),
+  WEBHOOK_NOT_FOUND: row(
+    404,
+    false,
+    (e: { name: string; meant: string | undefined }) =>
+      `There is no webhook ${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar webhooks\` lists those there are, \`busbar webhooks put\` makes one.`,
+  ),
+  WEBHOOK_CHANGED: row(
+    409,
+    true,
+    (e: { name: string; events: number }) =>
+      `Webhook ${e.name} was changed or removed while it was replayed to; ${e.events} events had been sent. Replay again from there, or from the start: receivers know repeated events by their ids.`,
+  ),
   QUEUE_NOT_FOUND: row(
     404,
     false,
-    (e: { name: string; meant?: string | undefined; orProcessor?: boolean }) =>
-      `There is no queue ${e.orProcessor ? 'or processor ' : ''}${e.name}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\` ${e.orProcessor ? 'and `busbar streams` list' : 'lists'} those there are${e.meant ? '' : ', `busbar queue put` makes a queue'}.`,
+    (e: { name: string; namespace?: string; meant?: string | undefined; orOther?: boolean; isTracked?: boolean }) =>
+      `There is no ${e.isTracked ? 'tracked ' : ''}queue${e.orOther ? ', processor or webhook' : ''} ${e.name}${e.namespace ? ` in namespace "${e.namespace}"` : ''}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\`${e.orOther ? ', `busbar streams` and `busbar webhooks` list' : ' lists'} those there are${e.meant ? '' : ', `busbar queue put` makes a queue'}.`,
   ),
   LEASE_LOST: row(
     409,
@@ -175,7 +193,25 @@ export const errorTable = {
     409,
     true,
     (e: { name: string; minutes: number }) =>
-      `Subscription ${e.name} had this definition before, and another one replaced it less than ${e.minutes} minutes ago: a process that was not deployed anew would undo that change. Deploy the new definition here too, or put this one all the same: \`force: true\` in code and over HTTP, \`busbar queue put --force\` on the command line.`,
+      `Subscription ${e.name} had this definition before, and another one replaced it less than ${e.minutes} minutes ago: a process that was not deployed anew would undo that change. Deploy the new definition here too, or put this one all the same: \`force: true\` in code and over HTTP, \`busbar queue put --force\` or \`busbar webhooks put --force\` on the command line.`,
+  ),
+  WEBHOOK_URL_REFUSED: row(
+    400,
+    false,
+    (e: { url: string; problem: string; remedy: string }) =>
+      `Webhook URL ${e.url} is refused: ${e.problem}. ${e.remedy}`,
+  ),
+  WEBHOOK_HOST_UNRESOLVED: row(
+    422,
+    true,
+    (e: { host: string; problem: string }) =>
+      `No address is known of webhook host ${e.host}: ${e.problem}. Check the name, or try again later.`,
+  ),
+  WEBHOOK_HEADERS_INVALID: row(
+    400,
+    false,
+    (e: { problems: string[] }) =>
+      `${e.problems.length === 1 ? 'A header of the webhook is' : `${e.problems.length} things of the webhook's headers are`} not usable:\n${e.problems.map((p) => `  - ${p}`).join('\n')}`,
   ),
   SETTING_INVALID: row(
     400,
@@ -194,6 +230,34 @@ export const errorTable = {
     true,
     (e: { timeoutMs: number; busy: string[] }) =>
       `Not everything published was handled within ${e.timeoutMs} ms: ${e.busy.join(', ')} had more to do. What waits for a time, such as a retry, needs advance(); a handler that takes longer needs a longer timeout.`,
+  ),
+  OPERATION_NOT_FOUND: row(
+    404,
+    false,
+    (e: { id: string }) =>
+      `There is no operation ${e.id}: it was never started in a tracked queue, or ended more than 24 hours ago.`,
+  ),
+  OPERATION_CANCELLED: row(409, false, (e: { id: string }) => `Operation ${e.id} was cancelled. Stop working on it.`),
+  TRIGGER_NOT_FOUND: row(404, false, (e: { name?: string; meant?: string | undefined }) =>
+    e.name === undefined
+      ? 'There is no such trigger: its secret was replaced, or it was removed.'
+      : `There is no trigger ${e.name}.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar triggers\` lists those there are.`,
+  ),
+  TRIGGER_DISABLED: row(
+    400,
+    false,
+    (e: { name: string }) =>
+      `Trigger ${e.name} is disabled. \`busbar triggers enable ${e.name}\` lets it start operations again.`,
+  ),
+  TRIGGER_EXISTS: row(
+    409,
+    false,
+    (e: { name: string }) => `There is a trigger ${e.name} already. Rotate its secret, or remove it first.`,
+  ),
+  TRIGGERS_FULL: row(
+    409,
+    false,
+    (e: { most: number }) => `There are ${e.most} triggers, and there may be no more. Remove those that nobody needs.`,
   ),
   MODULE_NOT_FOUND: row(
     404,
@@ -240,6 +304,12 @@ export const errorTable = {
     (e: { maxBytes: number }) =>
       `The request body is over the limit of ${e.maxBytes} bytes. Send fewer events per request.`,
   ),
+  BODY_ALREADY_READ: row(
+    500,
+    false,
+    () =>
+      'The request body was read before the receiver could verify its bytes. Put the receiver before express.json() and the like, or give its route express.raw({ type: () => true }).',
+  ),
   MEDIA_TYPE_UNSUPPORTED: row(
     415,
     false,
@@ -257,6 +327,36 @@ export const errorTable = {
     false,
     (e: { isGiven: boolean }) =>
       `${e.isGiven ? 'This token is not known' : 'This route needs a token: send "Authorization: Bearer <token>"'}. The root token is in the data folder, file root-token.`,
+  ),
+  WEBHOOK_UNSIGNED: row(
+    401,
+    false,
+    (e: { missing: string[] }) =>
+      `This request is not signed: ${e.missing.join(', ')} ${e.missing.length === 1 ? 'is' : 'are'} missing. Only what Busbar, or another sender by Standard Webhooks, has signed is taken here.`,
+  ),
+  WEBHOOK_TIMESTAMP_REFUSED: row(
+    401,
+    false,
+    (e: { timestamp: string; offSeconds: number; toleranceSeconds: number }) =>
+      `webhook-timestamp must be seconds since the epoch, at most ${e.toleranceSeconds} s from now; got ${e.timestamp}${Number.isNaN(e.offSeconds) ? '' : `, which is ${Math.abs(e.offSeconds)} s ${e.offSeconds > 0 ? 'ago' : 'ahead'}`}. Check the clocks of both sides.`,
+  ),
+  WEBHOOK_SIGNATURE_REFUSED: row(
+    401,
+    false,
+    (e: { signatures: number }) =>
+      `${e.signatures === 1 ? 'The signature is not' : `None of the ${e.signatures} signatures is`} by a secret that is known here. Check that the receiver has the subscription's secret, and that it verifies the body's bytes as they came, not parsed and written again.`,
+  ),
+  WEBHOOK_NOT_HANDLED: row(
+    500,
+    true,
+    (e: { what: string }) =>
+      `The receiver failed at ${e.what}. Send the batch again: what it has handled is not handled twice.`,
+  ),
+  WEBHOOK_TOO_EARLY: row(
+    503,
+    true,
+    (e: { id: string; prev: number | null }) =>
+      `Event ${e.id} comes too early: event ${e.prev} of its object, which comes before it, has not been handled. Send the batch again later.`,
   ),
   ROUTE_NOT_FOUND: row(404, false, (e: { method: string; path: string }) => `There is no route ${e.method} ${e.path}.`),
   INTERNAL: row(500, false, () => 'Something broke inside Busbar. The log has the details.'),

@@ -121,3 +121,17 @@ function partsOf(value: object, field: string): unknown[] {
     throw unserialisable(field, problemOf(error), error)
   }
 }
+
+/** Where nothing is published, what cannot be an event's is a wrong parameter. */
+export function checkParameter(check: (value: unknown) => string, given: string): void {
+  try {
+    check(given)
+  } catch (error) {
+    const { field, value, problem } = (error as BusbarError).details as {
+      field: string
+      value: string
+      problem: string
+    }
+    throw BusbarError.of('PARAMETER_INVALID', { name: field, value, problem }, error)
+  }
+}

@@ -92,17 +92,13 @@ export class Event<Data = unknown, Type extends string = string> {
 
   /** The whole event as JSON, its data byte-equal: line breaks between its tokens, if it was published with some, too. */
   toText(): string {
-    const head = JSON.stringify({
-      id: this.id,
-      seq: this.seq,
-      prev: this.prev,
-      type: this.type,
-      tenant: this.tenant,
-      key: this.key,
-      time: this.time,
-      ...(this.trace === undefined ? {} : { trace: this.trace }),
-    })
-    return `${head.slice(0, -1)},"data":${this.json}}`
+    const { start, type, tenant } = this.#kind
+    // As the envelope has it, or as anyone may have written it.
+    const kind = start === '' ? JSON.stringify({ type, tenant }).slice(1, -1) : start.slice(1)
+    const { key, trace } = this.#read()
+    const head = `{"id":"${this.id}","seq":${this.seq},"prev":${this.prev},${kind}`
+    const about = `"key":${key === undefined ? 'null' : JSON.stringify(key)},"time":${this.time}`
+    return `${head},${about}${trace === undefined ? '' : `,"trace":${JSON.stringify(trace)}`},"data":${this.json}}`
   }
 
   toJSON(): Record<string, unknown> {

@@ -35,6 +35,16 @@ export const fsckChecks = {
   'queue-leases': 'Every lease has an end, a holder and items that are there.',
   'queue-dead': 'Every dead letter can be read, and stands in their order at its time.',
   'queue-remembered': 'Everything that a queue remembers of its senders is forgotten at some time.',
+  'webhook-store':
+    "Every registered webhook has a record, in its shard: that of its subscription, not newer than its definition, and with nothing from beyond the log's end.",
+  'webhook-batches':
+    'Every open batch of a webhook has a deadline, events as it counts them, and no more than it may; all events that a webhook counts are in its batches.',
+  'webhook-keys':
+    'Every key of a shard belongs to a webhook that is registered and lies there; a shard without one has none.',
+  operations:
+    'Every operation of a tracked queue can be read and says of its item what the queue says; its times are in order; ended, it is forgotten at some time.',
+  'operation-index': 'Every operation with a key stands in the index of its object, and nothing else does.',
+  'operation-counts': 'No more operations ended in the last 24 hours than ever.',
 } as const
 
 export type FsckCheck = keyof typeof fsckChecks
@@ -42,7 +52,7 @@ export type FsckCheck = keyof typeof fsckChecks
 /** One thing that is not as it must be. */
 export interface Finding {
   check: FsckCheck
-  /** The event, entry, object, hold, key, partition, subscription, queue, lane, lease or item. */
+  /** The event, entry, object, hold, key, partition, subscription, queue, lane, lease, item or operation. */
   where: string
   problem: string
 }

@@ -1,5 +1,5 @@
 /**
- * Checks that everything stored is as it must be, while it is in use: the keys, the log, the table of subscriptions, the queues.
+ * Checks that everything stored is as it must be, while it is in use: the keys, the log, the table of subscriptions, the queues, the webhooks.
  *
  * Nothing here writes, and nothing sound is reported: what is judged is read at one instant, or only judged when nothing changed
  * meanwhile, and what looks wrong is looked at again. Redis is asked in bounded steps.
@@ -10,6 +10,7 @@ import { checkKeys } from './log/fsck-keys.ts'
 import type { LogSource } from './log/view.ts'
 import { checkRoutes } from './route/fsck.ts'
 import { checkQueues } from './sinks/queue/fsck.ts'
+import { checkWebhooks } from './sinks/webhook/fsck.ts'
 
 export { type Finding, type FsckCheck, fsckChecks } from './fsck-checks.ts'
 
@@ -19,4 +20,5 @@ export async function* fsck(source: LogSource): AsyncGenerator<Finding, void, un
   yield* checkLog(source, mistyped)
   yield* checkRoutes(source, mistyped)
   yield* checkQueues(source, mistyped)
+  yield* checkWebhooks(source, mistyped)
 }

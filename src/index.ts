@@ -22,8 +22,15 @@ export { BusbarError, type ErrorCode } from './errors.ts'
 export type { Event } from './event.ts'
 export type { Finding, FsckCheck } from './fsck.ts'
 export type { WorkerFacts, WorkersFacts } from './group/workers-view.ts'
+export type { Overflow, QueueLimits, Rate } from './lanes/limits.ts'
+export type { OperationState } from './lanes/operation.ts'
 export type { HistoryOptions } from './log/read.ts'
 export type { LogView, ReadOptions } from './log/view.ts'
+export type { Operation, OperationSummary } from './operations/operation.ts'
+export type { OperationCounts, OperationMinute, OperationStats, OperationTimes } from './operations/stats.ts'
+export type { TriggerFacts, TriggerOptions, TriggerSecret, TriggersView } from './operations/triggers.ts'
+export type { OfOptions, OperationPage, OperationsView, PageOptions } from './operations/view.ts'
+export type { WaitOptions } from './operations/wait.ts'
 export {
   type OrderedEvent,
   type OrderGuard,
@@ -46,7 +53,15 @@ export type { QueueLetter } from './sinks/queue/dead-view.ts'
 export type { Left } from './sinks/queue/drain.ts'
 export type { ExtendedItem, HeldLease, SettledItems } from './sinks/queue/held-lease.ts'
 export type { ClaimedItem, ClaimedLease, SettleWord } from './sinks/queue/lease.ts'
-export type { QueueOptions, QueueRetry, QueueSettings, WorkOptions } from './sinks/queue/options.ts'
+export type {
+  LimitOptions,
+  QueueOptions,
+  QueueRetry,
+  QueueSettings,
+  RateOption,
+  WorkOptions,
+} from './sinks/queue/options.ts'
+export type { ParkedQueueObject, QueueParkedView } from './sinks/queue/parked-view.ts'
 export type { ClaimOptions, SendOptions } from './sinks/queue/queue.ts'
 export type { Sent } from './sinks/queue/sender.ts'
 export type { OpenQueue, QueueFacts, QueuesView, TenantFacts } from './sinks/queue/view.ts'
@@ -55,6 +70,21 @@ export type { Middleware, OnPoison, ProcessorContext, ProcessorOptions, Retry } 
 export type { ParkedObject, ParkedView } from './sinks/stream/parked-view.ts'
 export type { DeadLetter, Reason } from './sinks/stream/set-aside.ts'
 export type { PartitionFacts, ResetFacts, ResetTo, StreamFacts, StreamsView } from './sinks/stream/view.ts'
+export type { WebhookDeadView, WebhookLetter } from './sinks/webhook/dead-view.ts'
+export type { Attempt as WebhookAttempt } from './sinks/webhook/deliver.ts'
+export type { Format as WebhookFormat } from './sinks/webhook/format.ts'
+export type { BatchOptions, WebhookOptions, WebhookRetry } from './sinks/webhook/options.ts'
+export type { Replayed, ReplayOptions } from './sinks/webhook/replay.ts'
+export type {
+  OpenBatch,
+  SealedBatch,
+  Tested,
+  WebhookBatches,
+  WebhookFacts,
+  WebhookState,
+  WebhooksView,
+} from './sinks/webhook/view.ts'
 export type { ScheduledEvent } from './tasks/schedule.ts'
 export type { Schedule, SchedulesView } from './tasks/schedules.ts'
 export type { TaskContext, TaskHandler, TaskOptions } from './tasks/task.ts'
+export type { Trace, TracedPlace, TracedState } from './traced.ts'

@@ -12,6 +12,7 @@
  */
 import { asked, type Duration, parseDuration } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
+import { Turns } from './turns.ts'
 import { unknownOptions } from './unknown-name.ts'
 
 export type OrderVerdict = 'apply' | 'duplicate' | 'wait' | 'fork'
@@ -72,9 +73,10 @@ interface Settings extends Required<Omit<OrderGuardOptions, 'maxWait' | 'isKept'
   maxWaitMs: number
 }
 
-function checked(options: OrderGuardOptions): Settings {
-  const problems = unknownOptions(options, known)
-  const { mode = 'monotone', store, isKept, maxWait = '1s', maxWaiting = 1_000 } = options
+function checked(options: OrderGuardOptions | undefined): Settings {
+  const given = options ?? ({} as OrderGuardOptions)
+  const problems = unknownOptions(given, known)
+  const { mode = 'monotone', store, isKept, maxWait = '1s', maxWaiting = 1_000 } = given
   if (mode !== 'monotone' && mode !== 'strict') problems.push(`mode must be 'monotone' or 'strict'; got ${shown(mode)}`)
   if (typeof store?.last !== 'function' || typeof store.save !== 'function')
     problems.push('store must have last(object) and save(object, seq)')
@@ -86,7 +88,20 @@ function checked(options: OrderGuardOptions): Settings {
   return { mode, store, isKept, maxWaiting, maxWaitMs: parsed.ok ? parsed.value : 0 }
 }
 
-/** Resolves when something of the object was applied, or time is up. */
+/** What was sent has seq 0, as all that was sent: after the first of its object every other would pass for a duplicate. */
+function checkPlace({ id, seq }: OrderedEvent): void {
+  if (Number.isInteger(seq) && seq > 0) return
+  const problem =
+    seq === 0
+      ? 'has no place in the log, so nothing says what comes before it: it was sent straight into a queue. Publish it and let the queue match it, or leave it out here and know it again by its id'
+      : 'must be an event, with id, seq and prev as the log has them'
+  throw BusbarError.of('PARAMETER_INVALID', { name: 'event', value: shown(id), problem })
+}
+
+/** A timer of Node that is told more than 25 days fires at once. */
+const longestMs = 86_400_000
+
+/** Resolves when the one that is waited for was applied, or a later one of its object, or time is up. */
 interface Moved {
   promise: Promise<void>
   stop(): void
@@ -94,10 +109,9 @@ interface Moved {
 
 class Guard implements OrderGuard {
   readonly #settings: Settings
-  /** Object → the end of the last call for it. */
-  readonly #turns = new Map<string, Promise<unknown>>()
-  /** Object → those that wait for it to move. */
-  readonly #waiters = new Map<string, Set<() => void>>()
+  readonly #turns = new Turns()
+  /** Object → those that wait for it to move, each with the seq that it waits for. */
+  readonly #waiters = new Map<string, Map<() => void, number>>()
   #waiting = 0
 
   constructor(settings: Settings) {
@@ -108,6 +122,7 @@ class Guard implements OrderGuard {
     event: E,
     apply: (event: E, verdict: 'apply' | 'fork') => unknown,
   ): Promise<OrderVerdict> {
+    checkPlace(event)
     const object = event.key === null ? `#${event.id}` : `${event.tenant}/${event.key}`
     const until = performance.now() + this.#settings.maxWaitMs
     for (;;) {
@@ -115,11 +130,11 @@ class Guard implements OrderGuard {
       // Heard of from within its turn: the next call for the object may already be the one before it.
       const judge = async () => {
         const verdict = await this.#tryOnce(object, event, apply)
-        if (verdict === 'wait') moved = this.#whenMoved(object, until)
+        if (verdict === 'wait') moved = this.#whenMoved(object, event.prev!, until)
         return verdict
       }
       try {
-        const verdict = await this.#inTurn(object, judge)
+        const verdict = await this.#turns.take(object, judge)
         if (verdict !== 'wait' || performance.now() >= until || this.#waiting >= this.#settings.maxWaiting)
           return verdict
         this.#waiting += 1
@@ -143,7 +158,8 @@ class Guard implements OrderGuard {
     if (verdict !== 'apply' && verdict !== 'fork') return verdict
     await apply(event, verdict)
     await store.save(object, event.seq)
-    for (const wake of this.#waiters.get(object) ?? []) wake()
+    // Whoever waits for a later one would ask in vain.
+    for (const [wake, prev] of this.#waiters.get(object) ?? []) if (prev <= event.seq) wake()
     return verdict
   }
 
@@ -154,25 +170,13 @@ class Guard implements OrderGuard {
     return !(await isKept(`${id.slice(0, id.indexOf('-'))}-${prev}`))
   }
 
-  async #inTurn<T>(object: string, work: () => Promise<T>): Promise<T> {
-    const before = this.#turns.get(object) ?? Promise.resolve()
-    const mine = before.then(work, work)
-    const turn = mine.catch(() => undefined)
-    this.#turns.set(object, turn)
-    try {
-      return await mine
-    } finally {
-      if (this.#turns.get(object) === turn) this.#turns.delete(object)
-    }
-  }
-
-  #whenMoved(object: string, until: number): Moved {
+  #whenMoved(object: string, prev: number, until: number): Moved {
     let stop: () => void = () => undefined
     const promise = new Promise<void>((resolve) => {
-      const waiters = this.#waiters.get(object) ?? new Set()
+      const waiters = this.#waiters.get(object) ?? new Map()
       this.#waiters.set(object, waiters)
-      const timer = setTimeout(resolve, Math.max(0, until - performance.now()))
-      waiters.add(resolve)
+      const timer = setTimeout(resolve, Math.min(longestMs, Math.max(0, until - performance.now())))
+      waiters.set(resolve, prev)
       stop = () => {
         clearTimeout(timer)
         waiters.delete(resolve)

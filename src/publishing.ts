@@ -52,6 +52,8 @@ const known = {
 const noMore = {}
 
 export class Publishing {
+  /** Under which its flushes are remembered. */
+  readonly process: string
   readonly delayer: Delayer
   /** '' when the live channel is off. */
   readonly liveChannelPrefix: string
@@ -64,6 +66,7 @@ export class Publishing {
   constructor(settings: Settings, backbone: Backbone, stored: (partition: number, hint: LogHint) => void) {
     this.#settings = settings
     this.#backbone = backbone
+    this.process = settings.randomness.id()
     this.liveChannelPrefix = settings.liveChannel ? liveChannelPrefix(settings.namespace.name) : ''
     this.delayer = new Delayer({ ...settings, source: backbone })
     this.#publisher = new Publisher(
@@ -75,7 +78,7 @@ export class Publishing {
         stored,
       },
       {
-        process: settings.randomness.id(),
+        process: this.process,
         maxWaiting: settings.maxWaiting,
         maxWaitingBytes: settings.maxWaitingBytes,
         liveChannelPrefix: this.liveChannelPrefix,

@@ -5,6 +5,7 @@
  */
 import { didYouMean } from './did-you-mean.ts'
 import { formatBytes, formatDuration, type Parsed, parseBytes, parseDuration } from './duration.ts'
+import { parseNetworks } from './networks.ts'
 
 export interface Kind<T> {
   /** As it stands in the documentation: what may be written. */
@@ -88,6 +89,13 @@ export const yesOrNo: Kind<boolean> = {
     return value === undefined ? refuse(`must be true or false${hint(raw, ['true', 'false'])}`) : accept(value)
   },
   show: String,
+}
+
+export const networks: Kind<readonly string[]> = {
+  accepts: 'networks such as 10.0.0.0/8, with commas between them; in the file also a list',
+  placeholder: '<networks>',
+  parse: parseNetworks,
+  show: (value) => value.join(', '),
 }
 
 export function oneOf<const T extends string>(choices: readonly T[]): Kind<T> {

@@ -29,8 +29,13 @@ export function unknownOption(options: object, known: ReadonlySet<string>): stri
   return undefined
 }
 
-/** PARAMETER_INVALID for an option that nobody knows. */
+/** PARAMETER_INVALID for an option that nobody knows, and for what is no options at all. */
 export function checkKnown(options: object, known: ReadonlySet<string>): void {
+  if (typeof options !== 'object' || options === null)
+    throw BusbarError.of('PARAMETER_INVALID', {
+      ...{ name: 'options', value: shown(options) },
+      problem: `must be an object with ${[...known].join(', ')}`,
+    })
   const unknown = unknownOption(options, known)
   if (unknown === undefined) return
   const value = shown(options[unknown as keyof typeof options])

@@ -38,6 +38,7 @@ describe('on real servers', () => {
       'memory',
       'namespace',
       'clock',
+      'webhooks',
     ]
     expect(verdicts).toEqual(Object.fromEntries(checks.map((check) => [check, 'ok'])))
     expect(code).toBe(0)
@@ -106,6 +107,7 @@ describe('judgement', () => {
     maxMemoryPolicy: 'noeviction',
     usedMemoryBytes: 2 ** 20,
   }
+  const rules = { allow: [], allowHttp: false, development: false }
   const full = (share: number) =>
     judge.judgeMemory({ ...facts, maxMemoryBytes: 2 ** 30, usedMemoryBytes: share * 2 ** 30 })
 
@@ -128,6 +130,8 @@ describe('judgement', () => {
     ['nearly full', full(0.85), 'warn'],
     ['full', full(1), 'fail'],
     ['clocks apart', judge.judgeClock(-1_500), 'warn'],
+    ['webhooks of a production', judge.judgeWebhooks(rules), 'ok'],
+    ['webhooks of a development', judge.judgeWebhooks({ ...rules, development: true }), 'warn'],
     ['clocks together', judge.judgeClock(20), 'ok'],
   ])('%s', (_, finding, verdict) => {
     expect(finding.verdict).toBe(verdict)
@@ -136,6 +140,9 @@ describe('judgement', () => {
 
   test('what is found is said in units', () => {
     expect(full(0.85).found).toBe('870MiB used, 85 % of the limit')
+    expect(judge.judgeWebhooks({ ...rules, allow: ['10.0.0.0/8'] }).found).toBe(
+      'may go to public addresses, 10.0.0.0/8, by https',
+    )
     expect(judge.judgeClock(-1_500).found).toBe('Redis is 1500ms behind')
     expect(judge.judgeClock(2_000).found).toBe('Redis is 2s ahead')
   })

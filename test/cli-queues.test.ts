@@ -56,7 +56,7 @@ describe('looking', () => {
     expect(shown).toMatch(/^name +mail\nmatch +order\.\*\nwaiting +3\nlater +1\nheld +1\n/)
     expect(shown).toMatch(/\nlease +10s\nretry +2 attempts, waiting 10ms to 10ms\nweights +acme=3\n\n/)
     expect(shown).toMatch(
-      /\ntenant +weight +waiting +oldest +in flight +later +dead +paused\nacme +3 +2 +\S+s +1 +0 +0 +-\nzebra +1 +1 +\S+s +0 +0 +0 +-\n/,
+      /\ntenant +weight +waiting +oldest +in flight +later +dead +state\nacme +3 +2 +\S+s +1 +0 +0 +-\nzebra +1 +1 +\S+s +0 +0 +0 +-\n/,
     )
     const peeked = shown.split('\n').slice(-4, -1)
     expect(peeked.join('\n')).toMatch(
@@ -110,6 +110,18 @@ describe('looking', () => {
     },
   )
 
+  test('a tenant that is resumed says what else is in its way: its weight, or all of the queue', async () => {
+    const { bus, cli } = await place({ weights: { off: 0 } })
+    expect((await cli('queue', 'resume', 'mail', '--tenant', 'acme')).stderr).toBe('')
+    expect((await cli('queue', 'resume', 'mail', '--tenant', 'off')).stderr).toContain('its weight is 0')
+    await bus.queues.pause('mail')
+    const { stdout, stderr } = await cli('queue', 'resume', 'mail', '--tenant', 'acme')
+    expect(stdout).toBe('Tenant acme of mail goes on.\n')
+    expect(stderr).toMatch(
+      /^Nothing of it is given yet: all of mail is paused\. `.* queue resume mail .*` lets it go on\.\n$/,
+    )
+  })
+
   test('pause, resume, rm', async () => {
     const { cli, json, open, facts } = await place()
     await open.send(1)
@@ -132,13 +144,36 @@ describe('looking', () => {
     expect((await cli('queue', 'mail')).stderr).toContain('`busbar queue put` makes a queue.')
   })
 
+  test('[Q29] a tenant that is paused, or at a limit, says so; what is held counts against the limit', async () => {
+    const limits = { inFlight: 4, inFlightPerTenant: 1, ratePerTenant: { max: 1, per: '1h' }, backlog: 2 } as const
+    const { cli, open } = await place({ weights: { off: 0 }, limits })
+    for (const tenant of ['acme', 'globex', 'full', 'off']) await open.send(1, { tenant })
+    await cli('queue', 'pause', 'mail', '--tenant', 'globex')
+    expect((await open.claim({ max: 9 })).items).toHaveLength(2)
+    for (const n of [1, 2]) await open.send(n, { tenant: 'full' })
+    const shown = (await cli('queue', 'mail')).stdout
+    expect(shown).toMatch(/\nheld +2 of 4\n/)
+    expect(shown).toMatch(
+      /\nlimits +in-flight 4, in-flight-per-tenant 1, rate-per-tenant 1\/h, backlog 2, overflow hold\n/,
+    )
+    expect(shown).toMatch(/\nfull +.* +until \S+Z, in flight full, backlog full\n/)
+    expect(shown).toMatch(/\nacme +.* +until \S+Z, in flight full\n/)
+    expect(shown).toMatch(/\nglobex +.* +paused\n/)
+    expect(shown).toMatch(/\noff +.* +weight 0\n/)
+    const refused = await cli('send', 'mail', '3', '--tenant', 'full')
+    expect([refused.code, refused.stderr]).toEqual([
+      3,
+      expect.stringContaining('error BACKLOG_FULL: Tenant "full" has 2'),
+    ])
+  })
+
   test('that nothing runs, so that nothing enters a queue, is said until something does', async () => {
     const { bus, namespace, cli, facts } = await place({ match: 'order.*' })
     await bus.queues.put('sent')
     await bus.publish('order.paid', 1)
     const looks = [['queues'], ['queue', 'mail'], ['match', 'acme', 'order.paid']]
     const said = new RegExp(
-      `Nothing runs in namespace ${namespace}: what is published enters no queue until a process does\\. ` +
+      `Nothing runs in namespace ${namespace}: what is published reaches no queue and no webhook until a process does\\. ` +
         `\`.* up --redis \\S+ --namespace ${namespace}\` starts one\\.\n$`,
     )
     for (const look of looks) expect((await cli(...look)).stderr).toMatch(said)
@@ -148,6 +183,40 @@ describe('looking', () => {
     await bus.run({ signals: false })
     await eventually(async () => (await facts()).waiting === 1)
     for (const look of looks) expect((await cli(...look)).stderr).toBe('')
+  })
+
+  test('[Q14] [Q22] [Q30] [Q42] put says order and limits; whether it is ordered stays', async () => {
+    const { bus, cli } = await place()
+    const limits = '--in-flight 100 --in-flight-per-tenant 10 --max-share 0.5 --rate 50/s --rate-per-tenant 5/10m'
+    const words = `queue put orders --ordered --on-poison park ${limits} --backlog 1000 --overflow drop-oldest`.split(
+      ' ',
+    )
+    const made = await cli(...words)
+    expect([made.code, made.stdout]).toEqual([
+      0,
+      `orders is created.
+match      -
+lease      10s
+retry      5 attempts, waiting 1s to 5m
+weights    -
+ordered    yes
+on poison  park
+limits     in-flight 100, in-flight-per-tenant 10, max-share 0.5, rate 50/s, rate-per-tenant 5/10m, backlog 1000, overflow drop-oldest
+`,
+    ])
+    expect(await bus.queues.get('orders')).toMatchObject({
+      ...{ ordered: true, onPoison: 'park' },
+      limits: {
+        ...{ inFlight: 100, inFlightPerTenant: 10, maxShare: 0.5, backlog: 1_000, overflow: 'drop-oldest' },
+        ...{ rate: { max: 50, perMs: 1_000 }, ratePerTenant: { max: 5, perMs: 600_000 } },
+      },
+    })
+    expect((await cli(...words)).stdout).toMatch(/^orders is as it was\.\n/)
+    const other = await cli('queue', 'put', 'orders', '--in-flight', '5')
+    expect([other.code, other.stderr]).toEqual([
+      2,
+      expect.stringContaining('queue "orders" is ordered, and stays so: say --ordered, take another name'),
+    ])
   })
 
   test('put makes a queue, changes it, and refuses what cannot be', async () => {
@@ -189,12 +258,22 @@ weights    acme=3, zebra=0
   test.each([
     [['--match', 'a..b'], 'error PATTERN_INVALID: '],
     [['--weight', 'acme'], 'Parameter "weight" must be a tenant and its items per turn, as in acme=3; got "acme".'],
-    [['--weight', 'acme=-1'], 'weights.acme must be a whole number from 0 to 1000; got -1'],
+    [['--weight', 'acme=-1'], '--weight acme must be a whole number from 0 to 1000; got -1'],
     [['--attempts', 'many'], 'Parameter "attempts" must be a whole number, or Infinity; got "many".'],
-    [['--attempts', '0'], 'retry.attempts must be a whole number from 1'],
+    [['--attempts', '0'], '--attempts must be a whole number from 1'],
     [['--backoff', '1s'], 'Parameter "backoff" must be two durations, as in 1s,5m; got "1s".'],
-    [['--backoff', '5m,1s'], 'retry.backoff must be the first wait and then the longest'],
-    [['--lease', '1ms'], 'lease must be from 100 ms'],
+    [['--backoff', '5m,1s'], '--backoff must be the first wait and then the longest'],
+    [['--lease', '1ms'], '--lease must be from 100ms to 1d; got'],
+    [['--on-poison', 'park'], '--on-poison park sets objects aside, so it needs --ordered'],
+    [['--on-poison', 'block'], 'Parameter "on-poison" must be skip or park; got "block".'],
+    [['--in-flight', '0'], 'Parameter "in-flight" must be a whole number from 1 to 1000000000; got "0".'],
+    [['--max-share', 'half'], 'Parameter "max-share" must be a number from 0.01 to 1, as in 0.5; got "half".'],
+    [['--max-share', '2'], '--max-share must be from 0.01 to 1; got 2'],
+    [['--rate', '100'], 'Parameter "rate" must be items and a time, as in 100/s or 5/10m; got "100".'],
+    [['--rate-per-tenant', '5/yr'], 'Parameter "rate-per-tenant" must be items and a time'],
+    [['--rate', '0/s'], 'the items of --rate must be a whole number from 1'],
+    [['--overflow', 'dead'], '--overflow says what becomes of events beyond --backlog, so it needs that'],
+    [['--rate-per-tenant', '1/2d'], 'the time of --rate-per-tenant must be from 1ms to 1d; got'],
     [['--from', 'yesterday'], 'Parameter "from" must be beginning, now, or a time'],
   ])('put %j is refused', async (options, said) => {
     const { bus, cli } = await place()
@@ -204,12 +283,26 @@ weights    acme=3, zebra=0
   })
 
   test('what was meant', async () => {
-    const { cli } = await place()
+    const { cli, namespace } = await place()
     const cases: [args: string[], code: number, said: string][] = [
-      [['queue', 'mial'], 1, 'There is no queue "mial", or it was removed. Did you mean mail?'],
+      [
+        ['queue', 'mial'],
+        1,
+        `There is no queue "mial" in namespace "${namespace}", or it was removed. Did you mean mail?`,
+      ],
       [['queue', 'puase', 'mail'], 2, 'queue has no command "puase". (Did you mean busbar queue pause mail?)'],
       [['queue', 'mail', 'pause'], 2, 'queue has no command "mail". (Did you mean busbar queue pause mail?)'],
-      [['queue', 'zebra', 'mail'], 2, 'queue has no command "zebra". (There is put, pause, resume, rm.)'],
+      [
+        ['queue', 'zebra', 'mail'],
+        2,
+        'queue has no command "zebra". (There is put, pause, resume, parked, discard, rm.)',
+      ],
+      [
+        ['queue', 'put', 'mail', '--ordered'],
+        2,
+        'queue "mail" is not ordered, and stays so: leave out --ordered, take',
+      ],
+      [['queue', 'pause', 'mail', '--tenant', 'a b'], 2, 'Parameter "tenant" must be of A-Z'],
       [['queue'], 2, "missing required argument 'name'"],
       [['queue', 'pause', 'mial'], 1, 'Did you mean mail?'],
       [['queue', 'mail', '--limit', '0'], 2, 'Parameter "limit" must be a whole number from 1 to 10000'],
@@ -247,6 +340,145 @@ weights    acme=3, zebra=0
       1,
       expect.stringMatching(/mail +queue +order\.\* +no +\S+Z +its pattern does not match\n/),
     ])
+  })
+})
+
+describe('[Q22] parked objects', () => {
+  const parking = { ordered: true, onPoison: 'park', retry: { attempts: 1 } } as const
+
+  /** Of each object the first of three items has failed. */
+  async function parked(...objects: [tenant: string, key: string][]) {
+    const ground = await place(parking)
+    const { open } = ground
+    for (const [tenant, key] of objects)
+      for (const n of ['12345678901234567890.10', '2', '3']) await open.send(rawJson(n), { tenant, key })
+    for (const item of (await open.claim({ max: 100 })).items) await item.retry(0, 'no such\u001b address')
+    return ground
+  }
+
+  test('listed with why, since when and how many wait behind them, in columns; looked at byte for byte', async () => {
+    const { cli, json, namespace } = await parked(['acme', 'order:42'], ['globex', 'a key'], ['acme', 'ключ'])
+    const listed = await cli('queue', 'parked', 'mail')
+    const lines = listed.stdout.split('\n').slice(0, -1)
+    expect(lines[0]).toMatch(/^object +type +attempts +behind +since +error$/)
+    expect(lines.slice(1).sort()).toEqual([
+      expect.stringMatching(/^acme\/order:42 +mail +1 +2 +\S+Z {2}no such\\u001b address$/),
+      expect.stringMatching(/^acme\/ключ +mail +1 +2 +\S+Z {2}no such\\u001b address$/),
+      expect.stringMatching(/^globex\/a key +mail +1 +2 +\S+Z {2}no such\\u001b address$/),
+    ])
+    expect(new Set(lines.slice(1).map((line) => line.indexOf('no such')))).toEqual(
+      new Set([lines[0]!.indexOf('error')]),
+    )
+    expect(listed.stderr).toMatch(
+      new RegExp(
+        `^\`.* queue resume mail --object \\S+ .*--namespace ${namespace}\` tries it anew, \`queue discard\` gives it up; --parked means all of them\\.\n$`,
+      ),
+    )
+    const ofGlobex = await cli('queue', 'parked', 'mail', '--tenant', 'globex', '--json')
+    expect(jsonLines(ofGlobex.stdout)).toMatchObject([
+      { object: 'globex/a key', error: 'no such\u001b address', attempts: 1, behind: 2, event: { key: 'a key' } },
+    ])
+    expect(ofGlobex.stdout).toContain('"data":12345678901234567890.10}')
+    expect((await cli('queue', 'parked', 'mail', '--tenant', 'nobody')).stderr).toBe(
+      'Nothing of tenant nobody is parked.\n',
+    )
+    expect((await cli('queues')).stdout).toMatch(
+      /^name +match +waiting +later +held +behind +parked +dead +oldest +paused\nmail +- +0 +0 +0 +6 +3 +0 +- +-\n$/,
+    )
+    const shown = await cli('queue', 'mail')
+    expect(shown.stdout).toMatch(/\nheld +0\nbehind +6\nparked +3\ndead +0\n.*\nordered +yes\non poison +park\n\n/s)
+    expect(shown.stdout).toMatch(/\ntenant .* later +behind +parked +dead +state\nacme +1 +0 +- +0 +0 +4 +2 +0 +-\n/)
+    expect(shown.stderr).toMatch(/^3 objects are parked: `.* queue parked mail .*` shows why\.\n$/)
+    expect((await json('queue', 'mail'))[0]).toMatchObject({ parked: 3, behind: 6 })
+  })
+
+  test('resumed: one by its name, those of a tenant, all', async () => {
+    const { cli, json, facts, open } = await parked(['acme', 'a'], ['acme', 'b'], ['globex', 'a'], ['zebra', 'a'])
+    expect((await cli('queue', 'resume', 'mail', '--object', 'acme/a')).stdout).toBe('1 object of mail goes on.\n')
+    expect(await facts()).toMatchObject({ parked: 3, waiting: 1 })
+    expect((await open.claim({ max: 9 })).items.map(({ event, attempt }) => [event.key, attempt])).toEqual([['a', 1]])
+    expect((await cli('queue', 'resume', 'mail', '--object', 'b', '--tenant', 'acme')).code).toBe(0)
+    expect(await json('queue', 'resume', 'mail', '--parked', '--tenant', 'zebra')).toEqual([
+      { name: 'mail', objects: 1 },
+    ])
+    const whole = await cli('queue', 'resume', 'mail')
+    expect([whole.stdout, whole.stderr]).toEqual([
+      'mail goes on.\n',
+      expect.stringMatching(/^1 object is parked: `.* queue parked mail .*` shows why\.\n$/),
+    ])
+    expect((await cli('queue', 'resume', 'mail', '--parked')).stdout).toBe('1 object of mail goes on.\n')
+    expect(await facts()).toMatchObject({ parked: 0 })
+    expect(await cli('queue', 'resume', 'mail', '--parked')).toEqual({
+      code: 0,
+      stdout: '',
+      stderr: 'Nothing is parked.\n',
+    })
+  })
+
+  test('discarded with all behind them, not without a yes', async () => {
+    const { cli, json, facts, flags } = await parked(['acme', 'a'], ['acme', 'b'], ['globex', 'a'])
+    const asked = await cli('queue', 'discard', 'mail', '--object', 'acme/a')
+    expect(asked).toEqual({
+      ...{ code: 2, stdout: '' },
+      stderr: `acme/a has 1 item that failed and 2 behind it.\nNothing was changed. Add --yes to give them up.\n`,
+    })
+    const onTerminal = (input: string) =>
+      callCli(['queue', 'discard', 'mail', '--parked', '--tenant', 'acme', ...flags], { input, columns: 80 })
+    const no = await onTerminal('n\n')
+    expect([no.code, no.stderr]).toEqual([
+      1,
+      '2 objects have 2 items that failed and 4 behind them.\nGive them up? [y/N] Nothing was changed.\n',
+    ])
+    expect(await facts()).toMatchObject({ parked: 3, behind: 6 })
+    expect((await onTerminal('y\n')).stdout).toBe('6 items given up.\n')
+    expect(await json('queue', 'discard', 'mail', '--object', 'globex/a', '--yes')).toEqual([{ discarded: 3 }])
+    expect(await facts()).toMatchObject({ parked: 0, behind: 0, discarded: 9 })
+  })
+
+  test('what was meant', async () => {
+    const { bus, cli } = await parked(['acme', 'order:42'])
+    await bus.queues.put('plain')
+    const cases: [args: string, code: number, said: string][] = [
+      [
+        'queue resume mail --object order:42',
+        1,
+        '"order:42" is not parked. Objects are written tenant/key. Did you mean acme/order:42?',
+      ],
+      ['queue resume mail --object acme/order:43', 1, '"acme/order:43" is not parked. Did you mean acme/order:42?'],
+      ['queue resume mail --object zebra/x', 1, ' queue parked mail --redis '],
+      ['queue resume mail --object a/b --parked', 2, '"object" cannot be given together with --parked'],
+      ['queue discard mail --object order:42 --yes', 1, 'Did you mean acme/order:42?'],
+      [
+        'queue discard mail',
+        2,
+        'Parameter "object" is missing: name one as `busbar queue parked` lists it, or give --parked',
+      ],
+      ['queue discard mail --tenant acme', 2, 'Parameter "object" is missing'],
+      [
+        'queue parked plain',
+        0,
+        'plain parks nothing: what fails for good is a dead letter. --ordered --on-poison park makes',
+      ],
+      ['queue resume mail --parked --tenant zebra', 0, 'Nothing of tenant zebra is parked.'],
+      ['queue parked mial', 1, 'Did you mean mail?'],
+      ['queue parkd mail', 2, 'Did you mean busbar queue parked mail?'],
+      ['queue rm mail', 2, 'mail has 3 items: 0 waiting, 0 later, 0 held, 0 dead, 2 behind, 1 parked.'],
+    ]
+    for (const [line, code, said] of cases) {
+      const ended = await cli(...line.split(' '))
+      expect([line, ended.code, ended.stderr]).toEqual([line, code, expect.stringContaining(said)])
+    }
+    expect((await bus.queues.get('mail')).parked).toBe(1)
+  })
+
+  test('through the program itself: parked, resumed, given up', async () => {
+    const { flags, facts } = await parked(['acme', 'order:42'])
+    const run = (line: string) => runCli([...line.split(' '), ...flags])
+    expect((await run('queue parked mail')).stdout).toContain('\nacme/order:42  mail')
+    expect((await run('queue resume mail --object acme/order:42')).stdout).toBe('1 object of mail goes on.\n')
+    expect((await run('queue resume mail --object acme/order:42')).code).toBe(1)
+    expect((await run('queue discard mail --object acme/order:42 --yes')).code).toBe(1)
+    expect(await facts()).toMatchObject({ waiting: 1, behind: 2, parked: 0 })
   })
 })
 
@@ -322,7 +554,7 @@ describe('working', () => {
     expect(await runCli(['work', 'mail', '--drain', '--json', ...flags, ...script('')])).toEqual({
       ...{ code: 0, stderr: '' },
       stdout:
-        '{"drained":true,"done":0,"failed":0,"dead":0,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"paused":false}]}\n',
+        '{"drained":true,"done":0,"failed":0,"dead":0,"parked":0,"left":[{"queue":"mail","waiting":0,"later":0,"dueAt":null,"behind":0,"parked":0,"paused":false}]}\n',
     })
     await open.send(1)
     await bus.queues.pause('mail')
@@ -392,6 +624,23 @@ describe('working', () => {
       /\ndrained: 3 done, 1 failed, 1 dead; `.* dead ls mail --redis \S+ --namespace \S+` shows why\n$/,
     )
     expect(ended.code).toBe(0)
+  })
+
+  test('[Q32] --drain waits for the rate of a tenant, and says what is parked', async () => {
+    const { cli, open, script, flags, noted } = await place()
+    await cli(...'queue put slow --rate-per-tenant 2/200ms'.split(' '))
+    for (const n of [1, 2, 3, 4]) await cli('send', 'slow', String(n))
+    const drained = await runCli(['work', 'slow', '--drain', ...flags, ...script('note(String(item.event.data))')])
+    expect([drained.code, noted()]).toEqual([0, ['1', '2', '3', '4']])
+    await cli(...'queue put orders --ordered --on-poison park --attempts 1'.split(' '))
+    for (const n of [1, 2]) await cli('send', 'orders', String(n), '--key', 'order:1')
+    await open.send('other')
+    const ended = await runCli(['work', 'orders', '--drain', ...flags, ...script('process.exit(1)')])
+    expect([ended.code, ended.stderr]).toEqual([0, expect.stringContaining('queue.parked')])
+    expect(ended.stderr).not.toContain('queue.buried')
+    expect(ended.stderr).toMatch(
+      /\n1 object of orders is parked\.\n1 item of orders left behind another of the same object\.\ndrained: 0 done, 0 failed, 0 dead, 1 parked; `.* queue parked orders --redis \S+ --namespace \S+` shows why\n$/,
+    )
   })
 
   test('[Q32] --drain counts an item that failed first and is done then as done', async () => {
@@ -518,7 +767,8 @@ orders.work(async ({ type, data }) => {
     })
     expect(ended.code).toBe(0)
     expect(jsonLines(ended.stdout)).toContainEqual({
-      ...{ drained: true, left: [{ queue: 'mail', waiting: 0, later: 1, dueAt: expect.any(Number), paused: false }] },
+      drained: true,
+      left: [{ queue: 'mail', waiting: 0, later: 1, dueAt: expect.any(Number), behind: 0, parked: 0, paused: false }],
     })
     expect((await bus.queues.get('mail')).later).toBe(1)
   })

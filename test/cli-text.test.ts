@@ -126,6 +126,7 @@ describe('words', () => {
       partitions: 1,
       dataDir: '',
       tokenFile: "/work/it's/t",
+      development: false,
     }
     const commands = commandsToTry(running, { config, io } as unknown as Session).join('\n')
     expect(commands).toMatch(

@@ -8,6 +8,7 @@ import { freshNamespace, redisUrl, testBus } from './support/bus.ts'
 import { callCli, jsonLines, runCli, startCli } from './support/cli.ts'
 import { eventually } from './support/eventually.ts'
 import type { Child } from './support/process.ts'
+import { startReceiver, toLoopback } from './support/receiver.ts'
 
 function folder(): string {
   const made = mkdtempSync(join(tmpdir(), 'busbar-up-'))
@@ -155,5 +156,55 @@ describe('with a Redis of its own', () => {
     impatient.kill('SIGTERM')
     expect(await impatient.exited).toEqual({ code: 130, signal: null })
     expect(impatient.stdout.join('\n')).not.toContain('bus.closed')
+  })
+})
+
+describe('webhooks', () => {
+  async function place() {
+    const namespace = freshNamespace()
+    const bus = testBus({ namespace, webhooks: toLoopback })
+    const server = await startReceiver()
+    await bus.webhooks.put('erp', { url: server.url, match: 'order.*', batch: { maxWait: 0 } })
+    const up = (...flags: string[]) =>
+      startCli([
+        'up',
+        '--redis',
+        redisUrl(),
+        '--namespace',
+        namespace,
+        '--data-dir',
+        folder(),
+        '--http-port',
+        '0',
+        ...flags,
+      ])
+    return { bus, server, up }
+  }
+  const said = /^Development: webhooks may go to this machine\.$/
+
+  test('it posts those of the namespace; in development to this machine, and says so', async () => {
+    const { bus, server, up } = await place()
+    const running = up('--webhooks-development')
+    await running.waitForLine(said)
+    const { id } = await bus.publish('order.paid', { total: 42 }, { key: 'order:42' })
+    await eventually(() => server.received.length === 1)
+    expect(JSON.parse(server.received[0]!.body)).toMatchObject({ subscription: 'erp', events: [{ id }] })
+    await eventually(async () => (await bus.webhooks.get('erp')).delivered === 1)
+  })
+
+  test('by itself it dials nothing here, and the attempt says why', async () => {
+    const { bus, server, up } = await place()
+    const running = up()
+    await running.waitForLine(/http\.started/)
+    expect(running.stdout.filter((line) => said.test(line))).toEqual([])
+    await bus.publish('order.paid', 1)
+    await eventually(async () => (await bus.webhooks.attempts('erp')).length > 0)
+    expect((await bus.webhooks.attempts('erp')).at(-1)).toMatchObject({ problem: 'refused: it is not https' })
+    expect(server.received).toEqual([])
+  })
+
+  test('npm start turns the development on', () => {
+    const { scripts } = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8'))
+    expect(scripts.start).toMatch(/ up --webhooks-development$/)
   })
 })

@@ -55,7 +55,7 @@ export default bus`,
     const screen = worker.stdout.join('\n')
     expect(screen).toContain('loaded typed 2 high\nloaded a\nloaded b\nrun bus {"signals":false}\nBusbar ')
     expect(screen).toContain(
-      `\n  Namespace  ${namespace}\n  Runs       no queue, no processor, no task: call queue.work(…), bus.processor(…) or bus.task(…) in the module, where the bus is made\n  Worker     `,
+      `\n  Namespace  ${namespace}\n  Runs       no queue, no processor, no webhook, no task: call queue.work(…), bus.processor(…), bus.webhook(…) or bus.task(…) in the module, where the bus is made\n  Worker     `,
     )
     expect(screen.match(/run bus/g)).toHaveLength(1)
     worker.kill('SIGTERM')

@@ -194,10 +194,10 @@ describe.each(['queue', 'processor'] as const)('dead letters of a %s', (kind) =>
     expect(await cliJson()).toEqual([{ name: 'mail', kind, dead: 4 }])
     expect((await cli()).stdout).toMatch(new RegExp(`^name +kind +dead\nmail +${kind} +4\n$`))
     const typo = await cli('ls', 'mial')
-    expect([typo.code, typo.stderr]).toEqual([1, expect.stringContaining('no queue or processor "mial"')])
+    expect([typo.code, typo.stderr]).toEqual([1, expect.stringContaining('no queue, processor or webhook "mial"')])
     expect(typo.stderr).toContain('Did you mean mail?')
     expect((await cli('mail')).stderr).toContain('Did you mean busbar dead ls mail?')
-    expect((await cli('ls', 'mail', '--kind', 'stream')).stderr).toContain('must be queue or processor')
+    expect((await cli('ls', 'mail', '--kind', 'stream')).stderr).toContain('must be queue or processor or webhook')
     if (kind === 'queue') return
     await bus.queues.put('mail')
     expect(await cli('ls', 'mail')).toMatchObject({ code: 2, stderr: expect.stringContaining('say which with --kind') })

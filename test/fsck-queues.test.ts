@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest'
 import type { Bus } from '../src/bus.ts'
 import type { Finding, FsckCheck } from '../src/fsck.ts'
 import { placeField, readLease } from '../src/lanes/record.ts'
-import { queueKeys } from '../src/redis/keys.ts'
+import { operationKeys, queueKeys } from '../src/redis/keys.ts'
 import { plainRedis, testBus } from './support/bus.ts'
 import { collect } from './support/log.ts'
 import { type SpoiledQueue, soundQueue } from './support/spoiled-queue.ts'
@@ -55,6 +55,16 @@ async function heldAt({ redis, keys, held }: SpoiledQueue) {
   const { field } = items.find(({ id }) => id === held.id)!
   return { field, text: (await redis.hget(keys.items, field))! }
 }
+
+test('[Q40] a tenant that has used some of its rate is sound with nothing in the queue, and with something again', async () => {
+  const bus = testBus({ partitions: 2 }) as unknown as Bus
+  const queue = bus.queue('mail', { limits: { ratePerTenant: { max: 100, per: '1h' } } })
+  await queue.send({ n: 1 }, { tenant: 'acme' })
+  await (await queue.claim()).ack()
+  expect(await collect(bus.fsck())).toEqual([])
+  await queue.send({ n: 2 }, { tenant: 'acme' })
+  expect(await collect(bus.fsck())).toEqual([])
+})
 
 test('[Q40] a sound queue has nothing to report', async () => {
   expect(await (await soundQueue()).findings()).toEqual([])
@@ -185,7 +195,7 @@ finds('queue-lanes', {
     ]
   },
   'a record of nothing': async ({ redis, keys }) => {
-    await redis.hset(keys.lanes, 'empty', Buffer.alloc(105))
+    await redis.hset(keys.lanes, 'empty', Buffer.alloc(65))
     return { where: lane('empty'), problem: 'it has a record, but nothing to count' }
   },
   'a record that cannot be read': async ({ redis, keys }) => {
@@ -483,4 +493,111 @@ describe('the order of objects', () => {
       )
     },
   )
+})
+
+describe('the operations of a tracked queue', () => {
+  /** One of each state, all of the object acme/k. */
+  async function trackedQueue() {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail', { track: true, lease: '1h' })
+    const send = async () => (await queue.send(1, { tenant: 'acme', key: 'k' })).id
+    const ids = { succeeded: await send(), failed: await send(), running: await send() }
+    const { items } = await queue.claim({ max: 3 })
+    await items[0]!.ack()
+    await items[1]!.dead('poison')
+    const [queued, cancelled] = [await send(), await send()]
+    await bus.operations.cancel(cancelled)
+    const nameOf = (id: string) => id.slice('mail.'.length)
+    const ops = operationKeys(bus.namespace, 'mail')
+    const redis = plainRedis()
+    /** Another state in its record. */
+    const says = async (id: string, state: number) => {
+      const record = (await redis.hgetBuffer(ops.ops, nameOf(id)))!
+      record[0] = state
+      await redis.hset(ops.ops, nameOf(id), record)
+    }
+    return { bus, redis, ops, nameOf, says, ...ids, queued, cancelled }
+  }
+
+  test('[Q40] are sound in every state', async () => {
+    const { bus } = await trackedQueue()
+    expect(await collect(bus.fsck())).toEqual([])
+  })
+
+  type Tracked = Awaited<ReturnType<typeof trackedQueue>>
+  const plants: [what: string, check: FsckCheck, plant: (queue: Tracked) => Promise<unknown>, problem: string][] = [
+    [
+      'runs, but nobody holds it',
+      'operations',
+      ({ says, queued }) => says(queued, 2),
+      'it is running, but its item is waiting',
+    ],
+    ['waits, but is held', 'operations', ({ says, running }) => says(running, 1), 'it is queued, but its item is held'],
+    [
+      'is there of an item that is gone',
+      'operations',
+      async ({ redis, ops, nameOf, queued }) => {
+        await redis.hset(ops.ops, 'ghost', (await redis.hgetBuffer(ops.ops, nameOf(queued)))!)
+        const [index] = await redis.keys(`${ops.opsOfPrefix.replace(/[{}]/g, '?')}*`)
+        await redis.zadd(index!, 1, 'ghost')
+      },
+      'it is queued, but its item is gone',
+    ],
+    ['is no state', 'operations', ({ says, queued }) => says(queued, 9), 'its record cannot be read'],
+    [
+      'cannot be read',
+      'operations',
+      ({ redis, ops, nameOf, queued }) => redis.hset(ops.ops, nameOf(queued), 'x'),
+      'cannot be read',
+    ],
+    ['is never forgotten', 'operations', ({ redis, ops }) => redis.del(ops.opsEnded), 'never forgotten'],
+    [
+      'is not there, but has lines',
+      'operations',
+      ({ redis, ops }) => redis.hset(ops.opNotes, 'x', '1\x1e'),
+      'it is not there',
+    ],
+    [
+      'has ended before it began',
+      'operations',
+      async ({ redis, ops, nameOf, succeeded }) => {
+        const record = (await redis.hgetBuffer(ops.ops, nameOf(succeeded)))!
+        record.writeUIntBE(1, 21, 6)
+        await redis.hset(ops.ops, nameOf(succeeded), record)
+      },
+      'and ended at 1',
+    ],
+    [
+      'is in no index',
+      'operation-index',
+      async ({ redis, ops, nameOf, queued }) => {
+        const [index] = await redis.keys(`${ops.opsOfPrefix.replace(/[{}]/g, '?')}*`)
+        await redis.zrem(index!, nameOf(queued))
+      },
+      'it does not stand in the index',
+    ],
+    [
+      'is in an index, but not there',
+      'operation-index',
+      async ({ redis, ops }) => {
+        const [index] = await redis.keys(`${ops.opsOfPrefix.replace(/[{}]/g, '?')}*`)
+        await redis.zadd(index!, 1, 'nothing')
+      },
+      'which is not there',
+    ],
+    [
+      'was counted in its minute only',
+      'operation-counts',
+      ({ redis, ops }) => redis.hset(ops.opCounts, 'total', '0 0 0'),
+      'all time has 0, 0, 0',
+    ],
+  ]
+
+  test.each(plants)('[Q40] one that %s is found by %s', async (_, check, plant, problem) => {
+    const queue = await trackedQueue()
+    await plant(queue)
+    expect(await collect(queue.bus.fsck())).toContainEqual({
+      ...{ check, where: expect.any(String), problem: expect.stringContaining(problem) },
+    })
+  })
 })

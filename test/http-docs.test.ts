@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import type { Bus } from '../src/bus.ts'
 import { eventually } from './support/eventually.ts'
 import { rootToken, testDoor } from './support/http.ts'
+import { startReceiver } from './support/receiver.ts'
 
 interface Example {
   url: string
@@ -62,9 +63,12 @@ async function runSearch(bus: Bus): Promise<void> {
 }
 
 test('docs/http-api.md: every curl line answers as the page says', async () => {
-  const { door, live, bus } = await testDoor({ bus: { partitions: 2, worker: 'w1' } })
+  const { door, live, bus } = await testDoor({
+    bus: { partitions: 2, worker: 'w1', webhooks: { development: true, dispatch: true } },
+  })
+  const server = await startReceiver()
   await runSearch(bus)
-  const shell: Record<string, string> = { BUSBAR: door.url, TOKEN: rootToken }
+  const shell: Record<string, string> = { BUSBAR: door.url, TOKEN: rootToken, HOOK: server.url }
   const found = [...page.matchAll(exampleShape)]
   expect(found.length).toBe(page.match(/^curl /gm)!.length)
   for (const match of found) {
@@ -79,16 +83,21 @@ test('docs/http-api.md: every curl line answers as the page says', async () => {
     }
     // By now one event was shipped, and cannot be handled.
     if (url.endsWith('/v1/streams')) await eventually(async () => (await bus.streams.get('search')).dead === 1)
+    if (url.includes('/attempts')) await eventually(async () => (await bus.webhooks.get('erp')).backlog === 0)
     const response = await fetch(url, { method, headers, body: body ?? null })
     const given = JSON.parse(await response.text())
     expect([url, response.status]).toEqual([url, status])
     expect(shapeOf(given)).toEqual(shapeOf(JSON.parse(answer)))
     if (status === 201 && given.seq) shell.ID = given.id
+    // Of what was sent, and of what a trigger has started.
+    if (status === 201 && given.id?.startsWith('link-sync.')) shell.OPERATION = given.id
+    if (given.secret) shell.SECRET = given.secret
     // The first token is the claim's, the last one whoever holds the item.
     if (given.token) {
       shell.CLAIM ??= given.token
       shell.LEASE = given.token
       shell.ITEM ??= given.items?.[0].id
+      shell.LAST = given.items?.[0].id
     }
   }
 })

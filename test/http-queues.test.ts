@@ -75,11 +75,26 @@ describe('definitions', () => {
   test.each([
     [{ matsch: 'order.*' }, 'BODY_INVALID', '"matsch" is unknown (did you mean "match"?)'],
     [{ match: 'order..paid' }, 'PATTERN_INVALID', 'order..paid'],
-    [{ lease: '1ms' }, 'SETTING_INVALID', 'lease must be from 100 ms'],
+    [{ lease: '1ms' }, 'SETTING_INVALID', 'lease must be from 100ms to 1d; got "1ms"'],
     [{ lease: 'soon' }, 'SETTING_INVALID', 'lease must be a duration'],
     [{ retry: { attempts: 0 } }, 'SETTING_INVALID', 'retry.attempts must be a whole number from 1'],
     [{ retry: { backoff: ['5m', '1s'] } }, 'SETTING_INVALID', 'the first wait and then the longest'],
     [{ retry: { attempt: 1 } }, 'BODY_INVALID', '"attempt" is unknown'],
+    [{ onPoison: 'block' }, 'SETTING_INVALID', `onPoison must be 'skip' or 'park'; got "block"`],
+    [{ limits: { inflight: 1 } }, 'SETTING_INVALID', 'limits.inflight is unknown (did you mean "inFlight"?)'],
+    [
+      { limits: { rate: '9/s' } },
+      'SETTING_INVALID',
+      'A setting is not usable:\n  - limits.rate must be an object with max, per;',
+    ],
+    [
+      { limits: { rate: { max: 1, per: '2d' } } },
+      'SETTING_INVALID',
+      'limits.rate.per must be from 1ms to 1d; got "2d"',
+    ],
+    [{ limits: { rate: null } }, 'SETTING_INVALID', 'limits.rate must be an object with max, per; got null'],
+    [{ limits: null }, 'SETTING_INVALID', 'limits must be an object with inFlight, '],
+    [{ limits: { inFlight: '5', maxShare: '1' } }, 'SETTING_INVALID', '2 settings are not usable'],
     [{ weights: { acme: -1 } }, 'SETTING_INVALID', 'weights.acme must be a whole number from 0'],
     [{ from: 'yesterday' }, 'PARAMETER_INVALID', '"from" must be beginning, now, or a time'],
     ['{"match":', 'BODY_INVALID', 'is not JSON: unexpected end at character 10.'],
@@ -424,6 +439,7 @@ describe('facts', () => {
     const body = { ordered: true, onPoison: 'park', retry: { attempts: 1 }, limits }
     expect((await send('PUT', '/v1/queues/orders', body)).json).toMatchObject({ ordered: true, limits: { backlog: 2 } })
     const item = (n: number) => send('POST', '/v1/queues/orders/items', { data: n, tenant: 'acme', key: 'order:1' })
+    const resume = (body: object) => send('POST', '/v1/queues/orders/resume', body)
     const fail = async () => {
       const { token, items } = (await send('POST', '/v1/queues/orders/claim', {})).json
       await send('POST', '/v1/queues/orders/nack', { token, id: items[0].id, reason: 'broken' })
@@ -435,10 +451,19 @@ describe('facts', () => {
     expect((await send('GET', '/v1/queues/orders/parked')).json).toMatchObject({
       parked: [{ object: 'acme/order:1', error: 'broken', behind: 1, event: { data: 1 } }],
     })
-    expect((await send('POST', '/v1/queues/orders/resume', { object: 'acme/order:1' })).json.objects).toBe(1)
+    const ofTenant = async (tenant: string) => (await send('GET', `/v1/queues/orders/parked?tenant=${tenant}`)).json
+    expect([(await ofTenant('acme')).parked.length, await ofTenant('zebra')]).toEqual([1, { parked: [] }])
+    expect((await send('GET', '/v1/queues/orders/parked?tenat=a')).json).toMatchObject({ code: 'PARAMETER_INVALID' })
+    for (const object of ['order:1', 'acme', '/order:1', 'acme/\ud800', ''])
+      expect((await resume({ object })).json).toEqual({ name: 'orders', objects: 0 })
+    expect(await resume({ object: 'acme/order:1', tenant: 'acme' })).toMatchObject({ json: { code: 'BODY_INVALID' } })
+    expect((await resume({ object: 'acme/order:1' })).json.objects).toBe(1)
     await fail()
     const path = '/v1/queues/orders/parked?object=acme/order:1'
     expect((await send('DELETE', path)).json).toEqual({ discarded: 2 })
+    await send('POST', '/v1/queues/orders/items', '{"data":12345678901234567890.10,"key":"order:2"}')
+    await fail()
+    expect((await send('GET', '/v1/queues/orders/parked')).text).toContain('"data":12345678901234567890.10}')
   })
 
   test('[Q36] match: who would get it, and why one would not', async () => {

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { busbar } from '../src/bus.ts'
+import { receiver } from '../src/client.ts'
 import { redisUrl } from './support/bus.ts'
 import { eventually } from './support/eventually.ts'
 import { guard } from './support/guard.ts'
@@ -94,7 +95,10 @@ describe('the tables', () => {
     ['Make a bus', () => busbar(zebra)],
     ['Publish', () => busbar().publish('a.b', 1, zebra)],
     ['Queues', () => busbar().queue('q', zebra)],
+    ['Webhooks', () => busbar().webhook('w', zebra)],
+    ['Where webhooks may go', () => busbar({ webhooks: zebra })],
     ['Process', () => busbar().processor('p', { match: '>', ...zebra }, () => undefined)],
+    ['Receiving webhooks', () => receiver({ secret: `whsec_${'A'.repeat(32)}`, ...zebra })],
   ])('%s', async (title, call) => {
     const known = (await knownBy(call)).filter((name) => name !== 'type' && name !== 'data')
     expect(namesIn(title).sort()).toEqual(known.sort())

@@ -90,7 +90,10 @@ describe('README', () => {
       "order.shipped { by: 'post' }",
     ])
     expect(outputs[2]).toBe('mail to ada settled\n')
-    expect(outputs[3]).toContain('order:7')
+    expect(outputs[3]).toBe('order:42 pack settled\norder:43 pack settled\norder:42 ship at last\n')
+    expect(outputs[4]).toBe("received order.shipped { by: 'post' }\n")
+    expect(outputs[5]).toBe("succeeded { synced: 'a/b' }\n")
+    expect(outputs[6]).toContain('order:7')
   })
 
   test('the code runs where the README says that it is saved: inside the clone', async () => {
@@ -98,7 +101,7 @@ describe('README', () => {
     mkdirSync(join(root, '.busbar'), { recursive: true, mode: 0o700 })
     const inside = mkdtempSync(join(root, '.busbar', 'readme-'))
     onTestFinished(() => rmSync(inside, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }))
-    writeFileSync(join(inside, 'try.js'), blocks('js')[3]!)
+    writeFileSync(join(inside, 'try.js'), blocks('js')[6]!)
     expect(await run('node try.js', inside)).toContain('order:7')
   })
 
@@ -118,7 +121,8 @@ describe('README', () => {
       const printed = await run(worked!)
       expect(printed).toMatch(/^\{"queue":"mail",.*"data":\{"to":"bob"\}\}\}$/m)
       expect(printed).toMatch(/^drained: 1 done, 0 failed, 0 dead$/m)
-      expect(await run(queues!)).toMatch(/^mail +mail\.\* +0 +0 +0 +0 +- +-\nNothing runs in namespace shop/m)
+      expect(await run(queues!)).toMatch(/^mail +mail\.\* +0 +0 +0 +0 +0 +0 +- +-$/m)
+      expect(await run(queues!)).toMatch(/^Nothing runs in namespace shop/m)
     } finally {
       process.kill(-up.child.pid!, 'SIGTERM')
     }

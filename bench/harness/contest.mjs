@@ -35,6 +35,7 @@ const shown = {
   perSecond: (value) => perSecond(value),
   p50Ms: (value) => micros(value * 1000),
   p99Ms: (value) => `${value.toFixed(1)} ms`,
+  wholeMs: (value) => `${value.toFixed(0)} ms`,
   redisMicros: (value) => micros(value),
 }
 const figureOf = ({ figure, latency }) => figure ?? (latency ? 'p50Ms' : 'perSecond')

@@ -60,6 +60,8 @@ export const numberOf = (data) => data.i - firstI
 /** The event's place among those of its key, from 0 on, read back from its data. */
 export const placeOf = (data) => data.n - firstN
 
+/** The number of the key of event i. */
+export const keyNumberOf = (i, keys = defaultKeys) => scatter(i) % keys
+
 /** The number of the key of each of the first `count` events. */
-export const keyNumbers = (count, keys = defaultKeys) =>
-  Uint32Array.from({ length: count }, (_, i) => scatter(i) % keys)
+export const keyNumbers = (count, keys) => Uint32Array.from({ length: count }, (_, i) => keyNumberOf(i, keys))

@@ -13,6 +13,7 @@ export const floors = {
   bullmqAddAndProcess: 0.009,
   bullmqFanOut: 0.0015,
   bullmqIdle: 0.0012,
+  bullmqWebhook: 0.004,
   beeSave: 0.07,
   beeProcess: 0.017,
   groupmqAdd: 0.02,

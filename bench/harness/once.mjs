@@ -1,8 +1,8 @@
 /**
- * Whether every event was handled exactly once, in whatever order. The same for every contender, and cheap: one byte is
- * looked up per event.
+ * Whether every event was handled exactly once, in whatever order, or each key in order. The same for every contender, and
+ * cheap: one byte is looked up per event, and of keys one number.
  */
-import { numberOf } from './events.mjs'
+import { keyNumberOf, numberOf, placeOf } from './events.mjs'
 import { unlessStalled } from './tally.mjs'
 
 // More than anybody gets through in one measurement; untouched pages of it cost nothing.
@@ -12,16 +12,31 @@ export class Once {
   seen = 0
   #handled = new Uint8Array(maxEvents)
   #again = 0
+  #swapped = 0
+  #keys
+  #next
   #awaited = -1
   #reached
+
+  /** @param {{ inOrder?: boolean, keys?: number }} [options]  inOrder: of each of the keys, too */
+  constructor({ inOrder = false, keys } = {}) {
+    this.#keys = keys
+    if (inOrder) this.#next = new Uint32Array(keys)
+  }
 
   /** To be called with the parsed data of each event. */
   saw(data) {
     const i = numberOf(data)
     if (this.#handled[i] === 1) this.#again += 1
     this.#handled[i] = 1
+    if (this.#next !== undefined) this.#isNext(keyNumberOf(i, this.#keys), placeOf(data))
     this.seen += 1
     if (this.seen === this.#awaited) this.#reached()
+  }
+
+  #isNext(key, place) {
+    if (place !== this.#next[key]) this.#swapped += 1
+    this.#next[key] = place + 1
   }
 
   /** Waits until so many have been handled; not for one that never comes. */
@@ -41,6 +56,7 @@ export class Once {
     return [
       ...(lost > 0 ? [`${lost} of ${count} events were never handled`] : []),
       ...(this.#again > 0 ? [`events were handled again ${this.#again} times`] : []),
+      ...(this.#swapped > 0 ? [`${this.#swapped} events were not the next of their key`] : []),
       ...(foreign !== -1 ? [`event ${count + foreign} was handled but never published`] : []),
     ]
   }

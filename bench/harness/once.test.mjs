@@ -31,6 +31,19 @@ const violations = {
 for (const [name, [plant, expected]] of Object.entries(violations))
   test(`${name} is found`, () => assert.match(problemsWith(plant), expected))
 
+test('of keys in order a swapped pair is found', () => {
+  const keys = 10
+  const events = Array.from({ length: count }, (_, i) => i).map(eventSource(keys))
+  const inOrder = new Once({ inOrder: true, keys })
+  for (const { data } of events) inOrder.saw(data)
+  assert.deepEqual(inOrder.problems(count), [])
+
+  const [first, second] = events.filter(({ key }) => key === events[0].key)
+  const swapped = new Once({ inOrder: true, keys })
+  for (const { data } of [second, first, ...events.filter((one) => one !== first && one !== second)]) swapped.saw(data)
+  assert.deepEqual(swapped.problems(count), ['3 events were not the next of their key'])
+})
+
 test('waits until so many are handled', async () => {
   const once = new Once()
   const [first, second] = published()

@@ -1,13 +1,14 @@
 /**
  * Rows and how they are printed. A row compares one measure of Busbar with one peer; ratio is always "larger is better",
- * and a row without target is information only.
+ * and a row without target is information only. A row with `most` is met by Busbar's value alone: the peer's is there to be seen.
  */
 
 /**
- * @param {{ scenario: string, measure: string, unit: string, busbar?: number, peer: string, peerValue?: number, lessIsBetter?: boolean, target?: number }} given
+ * @param {{ scenario: string, measure: string, unit: string, busbar?: number, peer: string, peerValue?: number, lessIsBetter?: boolean, target?: number, most?: number }} given
  */
-export function row({ scenario, measure, unit, busbar, peer, peerValue, lessIsBetter = false, target }) {
+export function row({ scenario, measure, unit, busbar, peer, peerValue, lessIsBetter = false, target, most }) {
   const known = busbar !== undefined && peerValue !== undefined
+  if (most !== undefined) return { scenario, measure, unit, busbar, peer, peerValue, most, ok: known && busbar <= most }
   const ratio = known ? (lessIsBetter ? peerValue / busbar : busbar / peerValue) : undefined
   const ok = target === undefined ? known : known && ratio >= target
   return { scenario, measure, unit, busbar, peer, peerValue, ratio, target, ok }
@@ -15,7 +16,7 @@ export function row({ scenario, measure, unit, busbar, peer, peerValue, lessIsBe
 
 /** One line per row, in the form that issue trackers and scripts read. */
 export function printJson(rows) {
-  for (const { scenario, measure, unit, busbar, peer, peerValue, ratio, target, ok } of rows)
+  for (const { scenario, measure, unit, busbar, peer, peerValue, ratio, target, most, ok } of rows)
     console.log(
       JSON.stringify({
         scenario,
@@ -25,6 +26,7 @@ export function printJson(rows) {
         peerValue: rounded(peerValue),
         ratio: rounded(ratio),
         target: rounded(target),
+        most,
         ok,
       }),
     )
@@ -32,13 +34,13 @@ export function printJson(rows) {
 
 export function printTable(rows) {
   const head = ['measure', 'busbar', 'against', 'its value', 'ratio', 'target', '']
-  const lines = rows.map(({ measure, unit, busbar, peer, peerValue, ratio, target, ok }) => [
+  const lines = rows.map(({ measure, unit, busbar, peer, peerValue, ratio, target, most, ok }) => [
     measure,
     `${figure(busbar)} ${unit}`,
     peer,
     `${figure(peerValue)} ${unit}`,
     ratio === undefined ? '–' : `${ratio.toFixed(2)}×`,
-    target === undefined ? '(info)' : `≥ ${target.toFixed(2)}×`,
+    most !== undefined ? `≤ ${most}` : target === undefined ? '(info)' : `≥ ${target.toFixed(2)}×`,
     ok ? 'ok' : 'NOT MET',
   ])
   const widths = head.map((_, column) => Math.max(...[head, ...lines].map((line) => line[column].length)))

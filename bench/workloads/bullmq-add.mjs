@@ -7,12 +7,13 @@
 import { Queue } from 'bullmq'
 import { eventSource } from '../harness/events.mjs'
 
-export async function open({ redis, keys }) {
+/** @param {{ keys?: number, jobOptions?: object }} options */
+export async function open({ redis, keys, jobOptions }) {
   const queue = new Queue('bench', { connection: { host: redis.host, port: redis.port } })
   await queue.waitUntilReady()
   const nextEvent = eventSource(keys)
   return {
-    call: (i) => queue.add('order.paid', nextEvent(i).data),
+    call: (i) => queue.add('order.paid', nextEvent(i).data, jobOptions),
     stored: () => queue.getWaitingCount(),
     close: () => queue.close(),
   }

@@ -5,6 +5,7 @@
 import { Redis } from 'ioredis'
 import { busbar } from '../../dist/index.js'
 import { definition, queueName } from '../harness/queue.mjs'
+import { scriptMicros } from '../harness/script-micros.mjs'
 
 const claimed = 10_000
 
@@ -34,13 +35,6 @@ export async function open({ redis, count, max }) {
       await control.quit()
     },
   }
-}
-
-/** EVAL too: the first call of a script that Redis does not know yet. */
-async function scriptMicros(control) {
-  const stats = await control.info('commandstats')
-  const calls = [...stats.matchAll(/^cmdstat_(?:eval|evalsha):.*?\busec=(\d+)/gm)]
-  return calls.reduce((sum, [, micros]) => sum + Number(micros), 0)
 }
 
 async function problems(bus, items, count) {

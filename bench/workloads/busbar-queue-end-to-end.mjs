@@ -3,15 +3,15 @@ import { busbar } from '../../dist/index.js'
 import { eventSource, tenantSource } from '../harness/events.mjs'
 import { measureEndToEnd } from '../harness/flow.mjs'
 import { Once } from '../harness/once.mjs'
-import { definition, left, queueName } from '../harness/queue.mjs'
+import { left, definition as plain, queueName } from '../harness/queue.mjs'
 
-export async function open({ redis, warmMs, measureMs }) {
+export async function open({ redis, warmMs, measureMs, definition = plain, keys }) {
   const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
   const queue = bus.queue(queueName, definition)
-  const once = new Once()
+  const once = new Once({ inOrder: definition.ordered, keys })
   queue.work(async ({ data }) => once.saw(data), { concurrency: 100 })
   await bus.run({ signals: false })
-  const nextEvent = eventSource()
+  const nextEvent = eventSource(keys)
   const tenantOf = tenantSource()
   const publish = (i) => {
     const { key, data } = nextEvent(i)

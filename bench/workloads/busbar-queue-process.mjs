@@ -2,12 +2,12 @@
 import { busbar } from '../../dist/index.js'
 import { measureDrain } from '../harness/flow.mjs'
 import { Once } from '../harness/once.mjs'
-import { definition, left, queueName } from '../harness/queue.mjs'
+import { left, definition as plain, queueName } from '../harness/queue.mjs'
 
-export async function open({ redis, count }) {
+export async function open({ redis, count, definition = plain, keys }) {
   const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
   const queue = bus.queue(queueName, definition)
-  const once = new Once()
+  const once = new Once({ inOrder: definition.ordered, keys })
   queue.work(async ({ data }) => once.saw(data), { concurrency: 100 })
   await bus.topics() // connects
   const start = () => bus.run({ signals: false })

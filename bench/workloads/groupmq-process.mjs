@@ -1,5 +1,5 @@
 /**
- * groupmq's Worker over jobs that wait already, a group per tenant, concurrency 100. Auto-pipelining on its connection
+ * groupmq's Worker over jobs that wait already, a group per tenant or key, concurrency 100. Auto-pipelining on its connection
  * made it slower; four workers of 25 were no faster.
  */
 import { Queue, Worker } from 'groupmq'
@@ -7,10 +7,10 @@ import { Redis } from 'ioredis'
 import { measureDrain } from '../harness/flow.mjs'
 import { Once } from '../harness/once.mjs'
 
-export async function open({ redis, count }) {
+export async function open({ redis, count, keys }) {
   const client = new Redis({ host: redis.host, port: redis.port, maxRetriesPerRequest: null })
   const queue = new Queue({ redis: client, namespace: 'bench' })
-  const once = new Once()
+  const once = new Once({ inOrder: keys !== undefined, keys })
   await client.ping()
   let worker
   async function left() {

@@ -8,17 +8,22 @@
  *   check  fsck is one of the things to do from now on; what it finds is told: "finding <µs> <check> <where>"
  *   trust  not any more
  *
- * Arguments: URL of Redis, namespace, its own queue with its options as JSON, the queues of the workers separated by commas.
+ * Arguments: URL of Redis, namespace, its own queue with its options as JSON, the queues of the workers separated by commas. Where these are
+ * ordered, also the one that parks its objects, and how many tenants there are: then it lets parked objects go on, or gives them up, and
+ * pauses tenants and queues. While it rests, every parked object goes on.
  */
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { busbar } from '../../dist/index.js'
 import { nowUs } from '../harness/clock.mjs'
 
-const [redis, namespace, own, others] = process.argv.slice(2)
+const [redis, namespace, own, others, parking, tenants] = process.argv.slice(2)
 const { name, options } = JSON.parse(own)
 const bus = busbar({ redis, namespace, publish: { timeout: '5m' } })
 const hand = bus.queue(name, options)
+const pick = (list) => list[Math.floor(Math.random() * list.length)]
+const discardShare = 0.3
+const pausedMs = 500
 const say = (...fields) => void process.stdout.write(`${fields[0]} ${nowUs()} ${fields.slice(1).join(' ')}\n`)
 const tries = async (act) => {
   try {
@@ -44,7 +49,8 @@ async function sendSome() {
   for (const way of ways) {
     sent += 1
     await tries(async () => {
-      const { id } = await hand.send({ n: sent }, { tenant: `h${sent % 7}`, ...way }).catch((error) => {
+      const object = options.ordered ? { key: `k${sent % 3}` } : {}
+      const { id } = await hand.send({ n: sent }, { tenant: `h${sent % 7}`, ...object, ...way }).catch((error) => {
         say('unsent', name, error.code)
         throw error
       })
@@ -79,6 +85,33 @@ async function makeBrief() {
   }
 }
 
+/** Where nothing is parked, one that is not: the call is a call. */
+async function tendParked() {
+  const parked = (await tries(() => bus.queues.parked.list(parking))) ?? []
+  const objects = parked.length > 0 ? parked.map(({ object }) => object) : ['t0/k0']
+  for (const object of objects) {
+    const isGivenUp = !isResting && Math.random() < discardShare
+    await tries(() => bus.queues.parked[isGivenUp ? 'discard' : 'resume'](parking, object))
+  }
+}
+
+/** One tenant, or all: then many wait at once, and limits bind. */
+async function pauseWorkers() {
+  const queue = pick(others.split(','))
+  const whom = pick([{}, { tenant: `t${briefs % Number(tenants)}` }])
+  await tries(() => bus.queues.pause(queue, whom))
+  await sleep(pausedMs)
+  await surely(() => bus.queues.resume(queue, whom))
+}
+
+async function surely(act) {
+  for (let isDone = false; !isDone; )
+    isDone = await tries(async () => {
+      await act()
+      return true
+    })
+}
+
 async function checkAll() {
   await tries(async () => {
     for await (const { check, where, problem } of bus.fsck()) say('finding', check, where, problem)
@@ -91,16 +124,19 @@ async function round() {
   await tries(() => hand.pop({ max: 2 }))
   await tries(() => bus.queues.peek(name))
   await tries(() => bus.queues.pause(name))
-  for (let resumed = false; !resumed; )
-    resumed = await tries(async () => {
-      await bus.queues.resume(name)
-      return true
-    })
+  await surely(() => bus.queues.resume(name))
   await tries(() => bus.queues.dead.redrive(name, { tenant: 'h1' }))
   await tries(() => bus.queues.dead.discard(name, { tenant: 'h2' }))
   const other = others.split(',')[briefs % others.split(',').length]
-  if (briefs % 10 === 0) await tries(() => bus.queues.dead.redrive(other, { reason: 'bad luck' }))
+  // What was poison in an ordered queue has got over it by then.
+  const redriven = parking ? 'poison' : 'bad luck'
+  if (briefs % 10 === 0) await tries(() => bus.queues.dead.redrive(other, { reason: redriven }))
   if (briefs % 10 === 5) await tries(() => bus.queues.dead.discard(other, { reason: 'poison' }))
+  if (parking) {
+    await tries(() => bus.queues.dead[pick(['redrive', 'discard'])](name, 'all'))
+    await tendParked()
+    if (briefs % 2 === 0) await pauseWorkers()
+  }
   await makeBrief()
   if (isChecking && briefs % 5 === 0) await checkAll()
   say('round')
@@ -128,7 +164,10 @@ say('ready')
 for (;;) {
   if (isResting) {
     await empty()
-    while (isResting) await sleep(20)
+    while (isResting) {
+      if (parking) await tendParked()
+      await sleep(20)
+    }
   }
   await round()
   await sleep(20)

@@ -7,7 +7,7 @@
  *
  * It says "late <ms>" when its own loop was.
  *
- * One in ten handlings fails, poison always does, one in a hundred takes longer than the lease.
+ * One in ten handlings fails, poison always does, or until the µs that it says, one in a hundred takes longer than the lease.
  *
  * Arguments: URL of Redis, namespace, worker's name or '-', 'worker' or 'router', timing of the group and queues as JSON.
  */
@@ -43,9 +43,10 @@ async function handle(queue, { id, tenant, data }, attempt) {
   say('began', queue, id, attempt, tenant, data.n)
   await sleep(Math.random() < shares.slow ? slowMs : Math.random() * longestMs)
   const chance = Math.random()
-  if (data.poison || chance < shares.fail) {
+  const isPoison = data.poison === true || data.poison > nowUs()
+  if (isPoison || chance < shares.fail) {
     say('ended', queue, id, 'failed')
-    throw new Error(data.poison ? 'poison' : 'bad luck')
+    throw new Error(isPoison ? 'poison' : 'bad luck')
   }
   if (chance < shares.fail + shares.retry) {
     say('ended', queue, id, 'retry')

@@ -2,8 +2,22 @@
  * All checks of a queues run in one table: what was looked for, among how many, and what was found. Pure: facts in, findings out.
  */
 import { countCells, findEmptyCells, findIdleKills } from './cells.mjs'
-import { groupSorted, readHistory } from './index.mjs'
+import { groupSorted } from './index.mjs'
 import { findReleases, readLeases, undoneUs } from './leases.mjs'
+import {
+  byRole,
+  calledScript,
+  emptyCells,
+  expectedEvents,
+  findLeftovers,
+  findMissingEffects,
+  findSurprises,
+  findUnheld,
+  findWrongStores,
+  indexed,
+  rowsOf,
+  titleOf,
+} from './queue-checks.mjs'
 
 /**
  * `options`: { queues: [{ name, types }], handQueue, faultNames, phases, networkFaults, scripts, killName, restartName,
@@ -118,46 +132,6 @@ export function checkQueues(facts, options) {
 const count = (n) => n.toLocaleString('en-US')
 const sumOf = (list, field) => list.reduce((sum, one) => sum + one[field], 0)
 const add = (map, name) => void map.set(name, (map.get(name) ?? 0) + 1)
-const calledScript = (text) => text.replace('a worker in phase', 'a call that is')
-
-function indexed(facts) {
-  const withoutEvents = readHistory([])
-  const byKind = groupSorted(
-    facts,
-    ({ kind }) => kind,
-    () => 0,
-  )
-  return { ...withoutEvents, of: (kind) => byKind.get(kind) ?? [] }
-}
-
-/** Kills of workers and of routers are rows of their own. */
-const byRole = (killName) => (fact) => (fact.fault === killName ? { ...fact, fault: `${killName} ${fact.role}` } : fact)
-const rowsOf = (names, killName) =>
-  names.flatMap((name) => (name === killName ? [`${name} worker`, `${name} router`] : [name]))
-
-/** A router claims and handles nothing. */
-function emptyCells(cells) {
-  const ofRouters = new Set(['idle', 'route', 'commit'])
-  const possible = [...cells].map(([fault, row]) => [
-    fault,
-    fault.endsWith(' router') ? new Map([...row].filter(([phase]) => ofRouters.has(phase))) : row,
-  ])
-  // What strikes all at once meets them wherever they are.
-  return findEmptyCells(possible.filter(([fault]) => /^(kill|SIGSTOP|blocked)/.test(fault)))
-}
-
-/** What has to be in each queue: ids with tenant and number of acknowledged events, and of sends. */
-function expectedEvents({ of }, { queues, handQueue }) {
-  const acked = of('acked')
-  const byQueue = new Map(
-    queues.map(({ name, types }) => [
-      name,
-      new Map(acked.filter(({ type }) => types.includes(type)).map((one) => [one.id, one])),
-    ]),
-  )
-  byQueue.set(handQueue, new Map(of('sent').map((one) => [one.id, one])))
-  return { byQueue, total: [...byQueue.values()].reduce((sum, ids) => sum + ids.size, 0) }
-}
 
 /** Each item was acked, popped, given up by a discard, or is a dead letter still; or it was in a tail that Redis lost. */
 function findLost({ of }, { items }, { byQueue }, { restartName }) {
@@ -211,50 +185,6 @@ function findGhosts({ of }) {
     of('began').flatMap(({ tenant, n }) => (refused.has(`${tenant} ${n}`) ? [`${tenant} ${n}`] : [])),
   )
   return [...ghosts].map((name) => `${name} was refused, and handled all the same`)
-}
-
-/** At every look in a quiet moment: each matching event has entered each store exactly once, and the counts balance. */
-function findWrongStores({ of }, { byQueue }, undone) {
-  const found = []
-  const looks = of('store')
-  const sorted = new Map(
-    [...byQueue].map(([name, ids]) => [name, [...ids.values()].map(({ t }) => t).sort((a, b) => a - b)]),
-  )
-  for (const { t, queue, entered, out, expired, dropped, discarded, waiting, later, held, dead } of looks) {
-    const gone = undone.filter((one) => one.queue === queue && one.t <= t).length
-    const expected = sorted.get(queue).filter((at) => at <= t).length - gone
-    if (entered !== expected) found.push(`${queue}: ${entered} items have entered, ${expected} events match`)
-    const places = out + expired + dropped + discarded + waiting + later + held + dead
-    if (entered !== places) found.push(`${queue}: ${entered} items have entered, ${places} are accounted for`)
-    if (waiting + later + held > 0)
-      found.push(`${queue}: ${waiting} wait, ${later} are for later, ${held} held in a quiet moment`)
-  }
-  return { looked: looks.length, found }
-}
-
-/** Each handling has a lease of its own: no worker begins an item more often than it was given it. */
-function findUnheld({ items }) {
-  const found = []
-  for (const { queue, id, begins, grants } of items.values()) {
-    for (const worker of new Set(begins.map((one) => one.worker))) {
-      const began = begins.filter((one) => one.worker === worker).length
-      const tokens = new Set(grants.filter((one) => one.worker === worker).map(({ token }) => token)).size
-      if (began > tokens) found.push(`${queue} ${id}: ${worker} began it ${began} times under ${tokens} leases`)
-    }
-  }
-  return found
-}
-
-/** A worker acks only what its handler was through with. */
-function findMissingEffects({ items }, { handQueue }) {
-  const found = []
-  for (const { queue, id, settles, ends } of items.values()) {
-    if (queue === handQueue || queue.startsWith('brief')) continue
-    for (const { worker, outcome, t } of settles)
-      if (outcome === 'ack' && !ends.some((one) => one.worker === worker && one.how === 'done' && one.t <= t))
-        found.push(`${queue} ${id}: ${worker} acked it before its handler was through`)
-  }
-  return found
 }
 
 /** Per queue and tenant: first deliveries in the order in which the events were published. */
@@ -375,20 +305,6 @@ function between(list, from, to) {
   return some
 }
 
-/** Why a lease lapsed: what struck its holder, or Redis, meanwhile. */
-function titleOf(cause, { first, second }, { of }, { killName }) {
-  if (cause !== 'lapsed') return cause
-  const inEffect = ({ t, until }) => t <= second.answeredAt && until >= first.t
-  // What the dead had sent may have arrived after their end.
-  const isDead = ({ fault, t }) => fault === killName && t <= second.answeredAt
-  const own = of('fault').find((one) => one.worker === first.worker && (inEffect(one) || isDead(one)))
-  const network = of('network').find((one) => one.worker === first.worker && inEffect(one))
-  const redis = of('fault').find((one) => one.worker === undefined && inEffect(one))
-  const isLate = of('late').some((one) => (one.worker === first.worker || one.worker === undefined) && inEffect(one))
-  const why = own?.fault ?? network?.fault ?? redis?.fault ?? (isLate ? 'no time on the machine' : undefined)
-  return `lapsed (${why ?? (first.worker === 'hand' ? 'left by hand' : 'renewed too late')})`
-}
-
 function findBadDrains(drains) {
   return drains.flatMap(({ refused, drained, backlog, tookMs }) => [
     ...(refused ? [] : ['without memory publishes and sends were not refused']),
@@ -396,33 +312,4 @@ function findBadDrains(drains) {
       ? []
       : [`without memory ${backlog} waiting items were not worked off in ${(tookMs / 1000).toFixed(0)} s`]),
   ])
-}
-
-function findLeftovers({ of }) {
-  return of('left').flatMap(({ what, keys }) => keys.map((key) => `${what}: ${key} is left`))
-}
-
-function findSurprises({ of }, { memoryName }) {
-  const scarce = of('fault').filter(({ fault }) => fault === memoryName)
-  const isExpected = ({ t, code }) =>
-    code === 'REDIS_OUT_OF_MEMORY' && scarce.some((one) => t >= one.t && t <= one.until + 1e6)
-  return [
-    ...[...of('crashed'), ...of('unstarted')].map(
-      ({ worker, code, signal }) => `${worker} ended by itself with ${signal ?? `exit ${code}`}`,
-    ),
-    ...of('stalled').map(({ what, tookMs }) => `${what}: not within ${(tookMs / 1000).toFixed(0)} s`),
-    ...of('gap').map(({ worker, said }) => `${worker} was told of a gap in partition ${said}`),
-    // A queue that is there for a moment only may be met by a router before its store is made.
-    ...of('remade')
-      .filter(({ said }) => !said.startsWith('brief'))
-      .map(({ worker, said }) => `${worker} had to make the store of ${said} again`),
-    ...of('stuck').map(({ worker, said }) => `${worker} was stuck: ${said}`),
-    ...of('surprise').map(({ code }) => `by hand: ${code}`),
-    ...of('refused')
-      .filter((one) => !isExpected(one))
-      .map(({ tenant, n, code }) => `the publish of ${tenant} ${n} ended with ${code}`),
-    ...of('unsent')
-      .filter((one) => !isExpected(one))
-      .map(({ code }) => `a send ended with ${code}`),
-  ]
 }

@@ -1,20 +1,21 @@
 /**
- * Faults of a queues run. Those of processes strike one that is in the wanted phase; those of Redis strike all, each where it
+ * Faults of a queues or webhooks run. Those of processes strike one that is in the wanted phase; those of Redis strike all, each where it
  * is. Each writes a `fault` fact with the time from when until when it was in effect, and all phases that it met.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { nowUs, until } from '../harness/clock.mjs'
-import { callOf, closeSoon, phasesOf } from '../harness/queue-crew.mjs'
+import { closeSoon } from '../harness/proxies.mjs'
 
 const reachMs = 1_500
 
 /** Brings a call of the victim, or the victim itself, to where it is to be struck. Answers whether it is there. */
 export async function reach(victim, phase) {
-  if (!callOf[phase]) {
-    const isThere = () => victim.state === 'gone' || phasesOf(victim, phase)[0] === phase
+  victim.approach?.(phase)
+  if (!victim.callOf[phase]) {
+    const isThere = () => victim.state === 'gone' || victim.phasesOf(phase)[0] === phase
     return (await until(isThere, { timeoutMs: reachMs, everyMs: 1 })) && victim.state !== 'gone'
   }
-  victim.proxy.holdNext(callOf[phase]).then((call) => {
+  victim.proxy.holdNext(victim.callOf[phase]).then((call) => {
     victim.call = { phase, ...call }
   })
   const isThere = await until(() => victim.call || victim.state === 'gone', { timeoutMs: reachMs, everyMs: 1 })
@@ -41,7 +42,7 @@ export const kill = {
     if (fate === 'is lost') victim.call?.drop()
     await victim.actor.exited
     // By now everything that it said has been read.
-    const met = phasesOf(victim, phase)
+    const met = victim.phasesOf(phase)
     history.add('fault', {
       t,
       until: t,
@@ -66,7 +67,7 @@ export const stop = {
   name: 'SIGSTOP',
   async strike({ history, random, plan }, victim, phase) {
     const late = random.float() < 0.5
-    const met = phasesOf(victim, phase)
+    const met = victim.phasesOf(phase)
     victim.actor.kill('SIGSTOP')
     const { name: worker, role } = victim
     const heal = history.begin({ t: nowUs(), fault: stop.name, worker, role, phase: met[0], phases: met })
@@ -82,7 +83,7 @@ export const stop = {
 export const block = {
   name: 'blocked loop',
   async strike({ history, random, plan }, victim, phase) {
-    const met = phasesOf(victim, phase)
+    const met = victim.phasesOf(phase)
     const blockMs = pastMs(plan, random)
     victim.actor.send(`block ${blockMs}`)
     const { name: worker, role } = victim
@@ -170,7 +171,7 @@ function countSince({ facts }, kind, since) {
 }
 
 async function strikeRedis({ crew, history }, fault, act) {
-  const phases = crew.ready.map((worker) => phasesOf(worker)[0])
+  const phases = crew.ready.map((worker) => worker.phasesOf()[0])
   const heal = history.begin({ t: nowUs(), fault, phase: undefined, phases })
   await act()
   heal(nowUs())

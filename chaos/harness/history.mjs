@@ -17,7 +17,7 @@
  *
  * A queues run has those of faults and workers, what its proxies saw (queue-facts.mjs), and:
  *
- *   acked, refused { type, tenant, n, id or code }      a publish was answered; sent, unsent: likewise, straight into a queue
+ *   acked, refused { type, tenant, n, key, id or code } a publish was answered; sent, unsent: likewise, straight into a queue
  *   began    { worker, queue, id, attempt, tenant, n }  a handler was given the item
  *   ended    { worker, queue, id, how }                 a handler was through with it: done, failed or retry
  *   network  { script, fault, worker }                  what became of a call
@@ -25,6 +25,16 @@
  *   clock    { offsetUs }                               the server's clock, less this one
  *   store    { queue, entered, out, … }                 counts of a queue in a quiet moment; dead: its letters in the end
  *   fsck     { findings }                               drained: without memory; fair: of all claims; left: in the end
+ *   snapshot { queue, now, counted, tenants, line, leases }   a store at one moment, µs by the server: what it counts as held, in all
+ *            and per tenant; tenant → number in line; token → [id, tenant] of what it holds
+ *
+ * A webhooks run has those of faults, publishing, clock and rest, what its proxies saw (webhook-facts.mjs), and:
+ *
+ *   got      { request, port, hook, batch, hash, ids }  a receiver has a whole request; port: of its sender's connection
+ *   answered { request, how }                           a status, or hang, reset, drip, trickle; closed: its connection ended
+ *   dialled  { worker, port }                           a dispatcher has a connection to a receiver
+ *   store    { hook, entered, delivered, dead, … }      counts of a webhook in a quiet moment
+ *   letters  { hook, ids }                              events among its dead letters in the end; discarded: given up by hand
  */
 import { closeSync, openSync, writeSync } from 'node:fs'
 

@@ -3,15 +3,15 @@
  * each. A call is struck only where it is wanted, so that every cell of the table gets its share.
  */
 import { nowUs } from './clock.mjs'
-import { scriptNames } from './scripts.mjs'
 
 export const networkFaults = ['request lost', 'reply lost', 'doubled']
 const rare = /fsck/ // it reads the whole log each time
 const restMs = 30 // between two faults: a process that is cut again while it reconnects shows nothing new
 
-export function createNetwork({ history, random }) {
-  const wanted = new Map(scriptNames.map((name) => [name, []]))
-  const calls = new Map(scriptNames.map((name) => [name, 0]))
+/** `scripts`: the names of those that are counted and may be struck. */
+export function createNetwork({ history, random, scripts: names }) {
+  const wanted = new Map(names.map((name) => [name, []]))
+  const calls = new Map(names.map((name) => [name, 0]))
   let quietUntil = 0
   return {
     calls,
@@ -33,7 +33,7 @@ export function createNetwork({ history, random }) {
     },
     /** `scripts`: all that a call does. */
     faultOf(scripts, worker) {
-      const script = scripts.find((name) => wanted.get(name).length > 0)
+      const script = scripts.find((name) => (wanted.get(name)?.length ?? 0) > 0)
       if (script === undefined) return undefined
       const t = nowUs()
       if (t < quietUntil) return undefined

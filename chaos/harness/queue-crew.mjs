@@ -8,10 +8,13 @@
  */
 import { startActor } from './actor.mjs'
 import { nowUs } from './clock.mjs'
+import { closeSoon } from './proxies.mjs'
 import { factsOf } from './queue-facts.mjs'
 import { startScriptProxy } from './script-proxy.mjs'
 
 export const phases = ['idle', 'claim', 'claimed', 'handler', 'settle', 'route', 'commit']
+/** What each role can be struck in. */
+export const phasesByRole = { worker: phases, router: ['idle', 'route', 'commit'] }
 export const phaseTitles = {
   idle: 'idle',
   claim: 'in claim',
@@ -22,7 +25,7 @@ export const phaseTitles = {
   commit: "in router's commit",
 }
 /** In these a call waits in the proxy while its sender is struck. */
-export const callOf = { claim: 'claim', settle: 'settle', route: 'accept', commit: 'route commit' }
+const callOf = { claim: 'claim', settle: 'settle', route: 'accept', commit: 'route commit' }
 
 export function createQueueCrew({ redis, namespace, group, queues, history, network }) {
   const crew = new Map()
@@ -58,7 +61,8 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
     started += 1
     const name = `w${started}`
     const { role, busName = '-' } = place
-    const worker = { name, role, place, state: 'starting', claimed: new Set(), inHand: new Set() }
+    const worker = { name, role, place, state: 'starting', claimed: new Set(), inHand: new Set(), callOf }
+    worker.phasesOf = (aimed) => phasesOf(worker, aimed)
     crew.set(name, worker)
     worker.proxy = await startWatched(name, { busName, worker })
     const args = [worker.proxy.url, namespace, busName, role, JSON.stringify(group), JSON.stringify(queues)]
@@ -122,13 +126,8 @@ export function createQueueCrew({ redis, namespace, group, queues, history, netw
   }
 }
 
-/** What was passed on for the dead is still answered, and told. */
-export function closeSoon({ proxy }) {
-  setTimeout(() => proxy.close(), 3_000).unref()
-}
-
 /** All phases that it is in; the one that was aimed at first. */
-export function phasesOf(worker, aimed) {
+function phasesOf(worker, aimed) {
   const found = new Set()
   for (const [phase, script] of Object.entries(callOf))
     if (worker.call?.phase === phase || worker.proxy.isCalling(script)) found.add(phase)

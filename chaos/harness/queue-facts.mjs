@@ -2,7 +2,8 @@
  * From calls that a proxy saw to facts. Only what was given, held, settled or moved is of interest; calls that nobody
  * answered are told as such, because they may have been carried out.
  *
- *   granted   { queue, token, now, leaseMs, ids, attempts }  a claim was answered with these; token '' took them for good
+ *   granted   { queue, token, now, leaseMs, wanted, ids, attempts }  a claim for so many was answered with these; token '' took them
+ *             for good
  *   short     { queue, now, isAll }                         a claim was given less than it asked for; isAll: nothing was left to bring back
  *   unsure    { queue, script, token }                       a claim or pop that has no answer
  *   settled   { queue, token, id, outcome, word }            word: settled, stale, or unsure without an answer
@@ -10,6 +11,7 @@
  *   extended  { queue, token, id, own, now, leaseMs, word }
  *   entered   { queue, name }                                what earlier starts of this name held went back
  *   redriven, discarded { queue, ids }
+ *   unparked  { queue, act, objects, items }                 parked objects went on, or were given up with so many items
  *
  * Each with t, when the call was passed on, answeredAt, and the actor.
  */
@@ -37,6 +39,7 @@ const readers = {
   enter,
   redrive: moved('redriven'),
   discard: moved('discarded'),
+  parked: unparked,
 }
 
 function claim([, token, n, leaseMs], reply) {
@@ -50,7 +53,8 @@ function claim([, token, n, leaseMs], reply) {
   const headers = items.map((item) => item.slice(0, item.indexOf('\n')).split(' '))
   const ids = headers.map(([id]) => id)
   const attempts = headers.map((header) => Number(header[3]))
-  return [['granted', { token, now: Number(now), leaseMs: Number(leaseMs), ids, attempts }], ...short]
+  const lease = { token, now: Number(now), leaseMs: Number(leaseMs), wanted: Number(n) }
+  return [['granted', { ...lease, ids, attempts }], ...short]
 }
 
 function settle(args, reply) {
@@ -64,7 +68,9 @@ function settle(args, reply) {
     for (let i = 0; i < Number(size); i += 1) {
       place += 1
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
-      facts.push(['settled', { token, id: args[at + 3 + i * step], outcome, word }])
+      // Done is an ack with an output.
+      const said = outcome === 'done' ? 'ack' : outcome
+      facts.push(['settled', { token, id: args[at + 3 + i * step], outcome: said, word }])
     }
     at += 3 + Number(size) * step
   }
@@ -89,4 +95,8 @@ function enter([act, name], reply) {
 
 function moved(kind) {
   return (ids, reply) => (reply?.[0] === 'gone' ? [] : [[kind, { ids }]])
+}
+
+function unparked([act, ...objects], reply) {
+  return reply?.[0] === 'done' && reply[1] + reply[2] > 0 ? [['unparked', { act, objects, items: reply[2] }]] : []
 }

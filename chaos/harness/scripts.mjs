@@ -1,27 +1,44 @@
-/** The scripts of queues and routing by the bytes of a command: which it calls, with which keys and arguments. */
+/** The scripts of queues, webhooks and routing by the bytes of a command: which it calls, with which keys and arguments. */
 import * as acts from '../../dist/lanes/acts.js'
 import * as lanes from '../../dist/lanes/scripts.js'
 import * as route from '../../dist/route/scripts.js'
+import * as hooks from '../../dist/sinks/webhook/scripts.js'
 
 const namesOf = {
-  lanes: 'make send renew extend enter pause peek redrive discard remove fsck'.split(' '),
+  lanes: 'make send renew extend enter pause peek redrive discard parked remove fsck'.split(' '),
   route: 'put table commit remove removed fsck'.split(' '),
+  hooks: 'make accept pause letters rotate drop remove inspect'.split(' '),
 }
 const scriptsIn = (exported, names, prefix = '') => {
   const all = new Map(Object.entries(exported))
   return names.map((name) => [`${prefix}${name}`, all.get(`${name}Script`)])
 }
 const work = 'work'
+const hookWork = 'hook work'
 const rows = [
   ...scriptsIn(lanes, namesOf.lanes),
   ...scriptsIn(acts, [work]),
   ...scriptsIn(route, namesOf.route, 'route '),
+  ...scriptsIn(hooks, [...namesOf.hooks, work], 'hook '),
 ]
 
 /** Every script of lanes/ and route/, and for work.lua its acts. A claim without a lease is called pop: it is safe against other things. */
-export const scriptNames = [
-  ...rows.map(([name]) => name).filter((name) => name !== work),
+export const orderedScriptNames = [
+  ...rows.map(([name]) => name).filter((name) => name !== work && !name.startsWith('hook ')),
   ...['settle', 'accept', 'claim', 'pop'],
+]
+/** Without those that only ordered queues need. */
+export const scriptNames = orderedScriptNames.filter((name) => name !== 'parked')
+
+/**
+ * Every script of webhooks and those of routing, and for work.lua its acts. A settle in which something was delivered is called ack. Nothing here
+ * is short of memory, so nothing is dropped.
+ */
+export const hookScriptNames = [
+  ...rows
+    .map(([name]) => name)
+    .filter((name) => /^(hook|route) /.test(name) && name !== hookWork && name !== 'hook drop'),
+  ...['hook claim', 'hook settle', 'hook ack', 'renew', 'fsck'],
 ]
 
 const bySha = new Map(rows.map(([name, { sha }]) => [sha, name]))
@@ -30,7 +47,8 @@ const bySha1 = /^\*\d+\r\n\$7\r\nevalsha\r\n\$40\r\n([0-9a-f]{40})\r\n/i
 const bySource1 = /^\*\d+\r\n\$4\r\neval\r\n\$(\d+)\r\n/i
 
 /** How many arguments every script of a store is given before its own. */
-export const commonArgs = acts.workScript.args({ keys: {}, acts: [{ words: ['here'] }] }).indexOf('here')
+export const commonArgs = acts.workScript.args({ keys: {}, acts: [] }).length
+export const hookArgs = hooks.workScript.args({ keys: {}, ended: [], claim: undefined }).length
 
 /** Answers the names of what the call does; undefined for any other command. */
 export function scriptsOf(frame) {
@@ -38,15 +56,27 @@ export function scriptsOf(frame) {
   const sha = bySha1.exec(start)?.[1]
   const name = sha ? bySha.get(sha) : nameOfSource(frame, bySource1.exec(start))
   if (name === undefined) return undefined
+  if (name === hookWork) return [...new Set(hookActsIn(readCall(frame).args).flatMap(namesOfHookAct))]
   return name === work ? [...new Set(actsIn(readCall(frame).args).map(nameOfAct))] : [name]
 }
 
 const nameOfAct = ({ act, words }) => (act === 'claim' && words[1] === '' ? 'pop' : act)
 
-/** How many values an item has behind its outcome. */
-export const valuesOf = { ack: 1, back: 1, retry: 3, dead: 2, throttle: 2 }
+function namesOfHookAct({ act, words }) {
+  if (act === 'ended') return []
+  return act === 'settle' && words.includes('ack') ? ['hook ack'] : [`hook ${act}`]
+}
 
-const sizes = { settle: sizeOfSettle, accept: (words) => 6 + 2 * Number(words[5]), claim: () => 7 }
+/** How many values an item has behind its outcome. */
+export const valuesOf = { ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
+
+const sizes = {
+  settle: sizeOfSettle,
+  inputs: (words) => 1 + 2 * Number(words[0]),
+  accept: (words) => 6 + 2 * Number(words[5]),
+  claim: () => 7,
+  ended: (words) => 1 + 8 * Number(words[0]),
+}
 
 function sizeOfSettle(words) {
   let at = 1
@@ -55,13 +85,17 @@ function sizeOfSettle(words) {
 }
 
 /** The acts of a call of work.lua, each with its words. */
-export function actsIn(args) {
+export const actsIn = (args) => actsFrom(args, commonArgs)
+export const hookActsIn = (args) => actsFrom(args, hookArgs)
+
+function actsFrom(args, start) {
   const found = []
-  for (let at = commonArgs; at < args.length; ) {
+  for (let at = start; at < args.length; ) {
     const act = args[at]
     const rest = args.slice(at + 1)
     const words = rest.slice(0, sizes[act](rest))
-    found.push({ act, words })
+    // It only says something of the one behind it, and has no answer.
+    if (act !== 'inputs') found.push({ act, words })
     at += 1 + words.length
   }
   return found

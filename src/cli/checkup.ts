@@ -109,6 +109,20 @@ export function judgeClock(skewMs: number): Finding {
   return warn('clock', found, 'Synchronise both clocks: events get the time of Redis.')
 }
 
+export interface WebhookRules {
+  allow: readonly string[]
+  allowHttp: boolean
+  development: boolean
+}
+
+export function judgeWebhooks({ allow, allowHttp, development }: WebhookRules): Finding {
+  const check = 'webhooks'
+  if (development)
+    return warn(check, 'may go to this machine, and to http://', 'Leave out webhooks.development in production.')
+  const where = ['public addresses', ...allow].join(', ')
+  return ok(check, `may go to ${where}, by ${allowHttp ? 'https and http' : 'https'}`)
+}
+
 export function judgeReach(where: string, tookMs: number): Finding {
   return ok('redis', `${where}, answers in ${tookMs.toFixed(1)} ms`)
 }

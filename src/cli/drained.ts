@@ -15,9 +15,13 @@ export async function sayDrained({ out }: Session, left: readonly Left[], tallie
 
 /** The last line of `busbar work --drain`: what became of the items of its queue. */
 export function tallyLine(session: Session, queue: string, left: readonly Left[], tallied: Tallied): string {
-  const { done, failed, dead } = tallied
-  if (done + failed + dead === 0)
+  const { done, failed, dead, parked } = tallied
+  if (done + failed + dead + parked === 0)
     return left.some(({ waiting }) => waiting > 0) ? 'drained: nothing could be given' : 'drained: nothing was waiting'
-  const counts = `drained: ${done} done, ${failed} failed, ${dead} dead`
-  return dead === 0 ? counts : `${counts}; \`${commandLine(session, `dead ls ${queue}`)}\` shows why`
+  const counts = `drained: ${done} done, ${failed} failed, ${dead} dead${parked === 0 ? '' : `, ${parked} parked`}`
+  const shows = [...(dead === 0 ? [] : [`dead ls ${queue}`]), ...(parked === 0 ? [] : [`queue parked ${queue}`])]
+  const commands = shows.map((command) => `\`${commandLine(session, command)}\``)
+  return shows.length === 0
+    ? counts
+    : `${counts}; ${commands.join(' and ')} ${shows.length === 1 ? 'shows' : 'show'} why`
 }

@@ -1,7 +1,7 @@
 /** Values of flags and arguments that more than one command reads. */
 import { parseDuration } from '../duration.ts'
 import { BusbarError, shown } from '../errors.ts'
-import { readTime, timeForms } from '../time.ts'
+import { checkTime } from '../time.ts'
 
 /** A whole number from 1 on. */
 export function countOption(name: string, most = Number.MAX_SAFE_INTEGER): (value: string) => number {
@@ -27,11 +27,7 @@ export function numberOption(name: string): (value: string) => number {
 
 /** Ms since the epoch, or an ISO date. */
 export function timeOption(name: string): (value: string) => number {
-  return (value) => {
-    const time = readTime(value)
-    if (time !== undefined) return time
-    throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: `must be ${timeForms}` })
-  }
+  return (value) => checkTime(name, value)
 }
 
 /** A whole number of either sign. */
@@ -59,3 +55,20 @@ export function durationOption(name: string): (value: string) => number {
     throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: parsed.problem })
   }
 }
+
+/** The first wait before a retry and the longest. */
+export function backoffOption(value: string): [first: string, most: string] {
+  const [first, most, ...more] = value.split(',')
+  if (first && most && more.length === 0) return [first, most]
+  throw BusbarError.of('PARAMETER_INVALID', {
+    ...{ name: 'backoff', value: shown(value), problem: 'must be two durations, as in 1s,5m' },
+  })
+}
+
+/** Of a flag that may be repeated. */
+export const collect =
+  <T>(read: (value: string) => T) =>
+  (value: string, before: readonly T[] = []): T[] => [...before, read(value)]
+
+/** As an option of the library is called on the command line: `maxEvents` is `max-events`. */
+export const kebab = (name: string): string => name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)

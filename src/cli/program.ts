@@ -8,13 +8,17 @@ import { addFsck } from './commands/fsck.ts'
 import { addGet } from './commands/get.ts'
 import { addHistory } from './commands/history.ts'
 import { addMatch } from './commands/match.ts'
+import { addOp, addOps, addStats, addTrace } from './commands/operations.ts'
 import { addPublish } from './commands/publish.ts'
 import { addQueue, addQueues } from './commands/queues.ts'
 import { addSend } from './commands/send.ts'
 import { addStreams } from './commands/streams.ts'
 import { addTail } from './commands/tail.ts'
 import { addTopics } from './commands/topics.ts'
+import { addTriggers } from './commands/triggers.ts'
 import { addUp } from './commands/up.ts'
+import { addWebhook } from './commands/webhook.ts'
+import { addWebhooks } from './commands/webhooks.ts'
 import { addWork } from './commands/work.ts'
 import { addWorker } from './commands/worker.ts'
 import { addWorkers } from './commands/workers.ts'
@@ -44,7 +48,14 @@ const commands: readonly AddCommand[] = [
   addQueue,
   addSend,
   addWork,
+  addWebhooks,
+  addWebhook,
   addDead,
+  addOp,
+  addOps,
+  addStats,
+  addTrace,
+  addTriggers,
   addMatch,
   addWorkers,
   addDoctor,

@@ -1,12 +1,12 @@
 /** Queues for people: tables of them and of their tenants, and what is left when one was drained. */
 
 import { formatDuration } from '../duration.ts'
-import type { Left, MatchFacts, QueueFacts, TenantFacts } from '../index.ts'
+import type { Left, MatchFacts, ParkedQueueObject, QueueFacts, QueueLimits, Rate, TenantFacts } from '../index.ts'
 import { timeText } from './event-row.ts'
 import type { Output } from './output.ts'
 import { printable } from './printable.ts'
 import { countOf, countText } from './stream-tables.ts'
-import { type Column, columnGap, tableLines } from './table.ts'
+import { type Column, type Fact, factLines, tableLines } from './table.ts'
 
 const right = (title: string): Column => ({ title, side: 'right' })
 const matchText = (match: QueueFacts['match']): string => (match === null ? '-' : printable([match].flat().join(', ')))
@@ -25,20 +25,30 @@ export function ageText(ms: number | null): string {
   return ms < 1_000 ? `${(ms / 1_000).toFixed(1)}s` : `${Math.floor(ms / size)}${unit}`
 }
 
+interface Count {
+  title: string
+  of: 'waiting' | 'later' | 'held' | 'dead' | 'behind' | 'parked'
+}
+
+const count = (of: Count['of'], title: string = of): Count => ({ title, of })
+
+/** Only where there is order is something behind another, or set aside. */
+const ofOrdered = (isAny: boolean): Count[] => (isAny ? [count('behind'), count('parked')] : [])
+
 export function queueLines(queues: readonly QueueFacts[], { colors }: Output): string[] {
+  const isAnyOrdered = queues.some(({ ordered }) => ordered)
+  const numbers = [count('waiting'), count('later'), count('held'), ...ofOrdered(isAnyOrdered), count('dead')]
   const columns: Column[] = [
     ...[{ title: 'name' }, { title: 'match' }],
-    ...['waiting', 'later', 'held', 'dead', 'oldest'].map(right),
-    { title: 'paused', paint: colors.red },
+    ...numbers.map(({ title }) => right(title)),
+    ...[right('oldest'), { title: 'paused', paint: colors.red }],
   ]
-  const rows = queues.map(({ name, match, waiting, later, held, dead, oldestMs, paused }) => [
-    ...[name, matchText(match), ...[waiting, later, held, dead].map(countText), ageText(oldestMs)],
-    paused ? 'paused' : '-',
+  const rows = queues.map((facts) => [
+    ...[facts.name, matchText(facts.match), ...numbers.map(({ of }) => countText(facts[of]))],
+    ...[ageText(facts.oldestMs), facts.paused ? 'paused' : '-'],
   ])
   return tableLines(columns, rows, colors.bold)
 }
-
-type Fact = [name: string, value: string]
 
 /** Everything that is known of one, a fact per line. */
 export function queueFactLines(facts: QueueFacts, output: Output): string[] {
@@ -48,7 +58,8 @@ export function queueFactLines(facts: QueueFacts, output: Output): string[] {
     ['match', matchText(facts.match)],
     ['waiting', countText(facts.waiting)],
     ['later', countText(facts.later)],
-    ['held', countText(facts.held)],
+    ['held', heldText(facts)],
+    ...ofOrdered(facts.ordered).map(({ title, of }): Fact => [title, countText(facts[of])]),
     ['dead', countText(facts.dead)],
     ['oldest', ageText(facts.oldestMs)],
     ['in', countText(facts.in)],
@@ -66,13 +77,52 @@ export function queueFactLines(facts: QueueFacts, output: Output): string[] {
 export const definitionLines = (facts: QueueFacts, output: Output): string[] =>
   factLines([['match', matchText(facts.match)], ...settingsOf(facts)], output)
 
-function settingsOf({ leaseMs, weights, ...retry }: QueueFacts): Fact[] {
+const heldText = ({ held, limits: { inFlight } }: QueueFacts): string =>
+  inFlight === undefined ? countText(held) : `${countText(held)} of ${countText(inFlight)}`
+
+/** Order and limits only where there are any. */
+function settingsOf({ leaseMs, weights, ordered, onPoison, limits, track, redact, ...retry }: QueueFacts): Fact[] {
   const weighed = Object.entries(weights).map(([tenant, weight]) => `${tenant}=${weight}`)
+  const limited = limitWords(limits)
+  const order: Fact[] = [
+    ['ordered', 'yes'],
+    ['on poison', onPoison],
+  ]
   return [
     ['lease', formatDuration(leaseMs)],
     ['retry', retryText(retry)],
     ['weights', weighed.join(', ') || '-'],
+    ...(ordered ? order : []),
+    ...(limited.length > 0 ? [['limits', limited.join(', ')] satisfies Fact] : []),
+    ...(track === false ? [] : trackFacts(track, redact)),
   ]
+}
+
+const trackFacts = (track: true | 'failures', redact: readonly string[]): Fact[] => [
+  ['tracked', track === true ? 'all' : track],
+  ['redacts', redact.map(printable).join(', ') || '-'],
+]
+
+/** As `busbar queue put` takes them. */
+function limitWords(limits: QueueLimits): string[] {
+  const { inFlight, inFlightPerTenant, maxShare, rate, ratePerTenant, backlog, overflow = 'hold' } = limits
+  const words: [name: string, value: string | undefined][] = [
+    ['in-flight', numberText(inFlight)],
+    ['in-flight-per-tenant', numberText(inFlightPerTenant)],
+    ['max-share', maxShare?.toString()],
+    ['rate', rateText(rate)],
+    ['rate-per-tenant', rateText(ratePerTenant)],
+    ['backlog', numberText(backlog)],
+    ['overflow', backlog === undefined ? undefined : overflow],
+  ]
+  return words.flatMap(([name, value]) => (value === undefined ? [] : [`${name} ${value}`]))
+}
+
+const numberText = (number: number | undefined) => (number === undefined ? undefined : String(number))
+
+/** `100/s`, `5/10m`. */
+function rateText(rate: Rate | undefined): string | undefined {
+  return rate && `${rate.max}/${formatDuration(rate.perMs).replace(/^1(?=\D)/, '')}`
 }
 
 function retryText({ attempts, backoffMs: [first, longest] }: Pick<QueueFacts, 'attempts' | 'backoffMs'>): string {
@@ -81,23 +131,50 @@ function retryText({ attempts, backoffMs: [first, longest] }: Pick<QueueFacts, '
   return `${tries}, waiting ${formatDuration(first)} to ${formatDuration(longest)}`
 }
 
-const factLines = (facts: readonly Fact[], { colors }: Output): string[] =>
-  facts.map(([name, value]) => `${colors.dim(name.padEnd(9))}${columnGap}${value}`)
-
-export function tenantLines(tenants: readonly TenantFacts[], { colors }: Output): string[] {
-  const numbers = ['weight', 'waiting', 'oldest', 'in flight', 'later', 'dead'].map(right)
+export function tenantLines(
+  { ordered, limits }: QueueFacts,
+  tenants: readonly TenantFacts[],
+  { colors }: Output,
+): string[] {
+  const numbers = [count('held', 'in flight'), count('later'), ...ofOrdered(ordered), count('dead')]
   const rows = tenants.map((facts) => [
     ...[facts.tenant, countText(facts.weight), countText(facts.waiting), ageText(facts.oldestMs)],
-    ...[facts.held, facts.later, facts.dead].map(countText),
-    pausedText(facts),
+    ...[...numbers.map(({ of }) => countText(facts[of])), stateText(facts, limits)],
   ])
-  const columns = [{ title: 'tenant' }, ...numbers, { title: 'paused', paint: colors.red }]
-  return tableLines(columns, rows, colors.bold)
+  const titles = ['weight', 'waiting', 'oldest', ...numbers.map(({ title }) => title)]
+  return tableLines(
+    [{ title: 'tenant' }, ...titles.map(right), { title: 'state', paint: colors.red }],
+    rows,
+    colors.bold,
+  )
 }
 
-function pausedText({ weight, throttledUntil }: TenantFacts): string {
-  if (weight === 0) return 'weight 0'
-  return throttledUntil === null ? '-' : `until ${timeText(throttledUntil)}`
+/** Why nothing of it is given, or taken in. */
+function stateText(
+  facts: TenantFacts,
+  { inFlightPerTenant = Number.POSITIVE_INFINITY, backlog = Number.POSITIVE_INFINITY }: QueueLimits,
+): string {
+  const { weight, waiting, later, behind, held, paused, throttledUntil } = facts
+  const states = [
+    ...(paused ? ['paused'] : []),
+    ...(weight === 0 ? ['weight 0'] : []),
+    ...(throttledUntil === null ? [] : [`until ${timeText(throttledUntil)}`]),
+    ...(held >= inFlightPerTenant ? ['in flight full'] : []),
+    ...(waiting + later + behind >= backlog ? ['backlog full'] : []),
+  ]
+  return states.join(', ') || '-'
+}
+
+export function parkedObjectLines(parked: readonly ParkedQueueObject[], { colors }: Output): string[] {
+  const columns = [
+    ...[{ title: 'object' }, { title: 'type' }, right('attempts'), right('behind')],
+    ...[{ title: 'since' }, { title: 'error' }],
+  ]
+  const rows = parked.map(({ object, event, attempts, behind, at, error }) => [
+    ...[printable(object), event.type, countText(attempts), countText(behind)],
+    ...[timeText(at), printable(error)],
+  ])
+  return tableLines(columns, rows, colors.bold)
 }
 
 export function matchLines(matches: readonly MatchFacts[], { colors }: Output): string[] {
@@ -118,7 +195,7 @@ function whyText({ match, matches, pausedSince }: MatchFacts): string {
 
 /** A line for each queue in which something is left. */
 export function leftLines(left: readonly Left[]): string[] {
-  return left.flatMap(({ queue, waiting, later, dueAt, paused }) => [
+  return left.flatMap(({ queue, waiting, later, dueAt, behind, parked, paused }) => [
     ...(later > 0
       ? [
           `${countOf(later, 'item')} of ${queue} left for a later time${dueAt === null ? '' : `, the first at ${timeText(dueAt)}`}.`,
@@ -129,5 +206,7 @@ export function leftLines(left: readonly Left[]): string[] {
           `${countOf(waiting, 'item')} of ${queue} cannot be given: ${paused ? 'it is paused' : 'their tenants are paused or have to wait'}.`,
         ]
       : []),
+    ...(parked > 0 ? [`${countOf(parked, 'object')} of ${queue} ${parked === 1 ? 'is' : 'are'} parked.`] : []),
+    ...(behind > 0 ? [`${countOf(behind, 'item')} of ${queue} left behind another of the same object.`] : []),
   ])
 }

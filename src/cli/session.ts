@@ -14,8 +14,8 @@ export interface Session {
   readonly out: Output
   /** Why Redis was last not reachable: what a timeout alone does not tell. */
   readonly redisProblem: string | undefined
-  /** A bus by the settings, whose telemetry goes to the listener, else to stderr from `logLevel` on. */
-  openBus(onTelemetry?: TelemetryListener): CliBus
+  /** A bus by the settings, whose telemetry goes to the listener, else to stderr from `logLevel` on. Run, it posts webhooks only if told to. */
+  openBus(onTelemetry?: TelemetryListener, options?: { dispatch: boolean }): CliBus
   /** Runs `work` with a bus and closes it. */
   withBus<T>(work: (bus: CliBus) => Promise<T>): Promise<T>
   /** What log lines are written: as set, or when nobody has set it, what the command would rather have. */
@@ -31,9 +31,10 @@ export function createSession(io: Io, out: Output, options: Readonly<Record<stri
     return config.effective['log.level'].source === 'default' ? otherwise : config.log.level
   }
 
-  function openBus(onTelemetry: TelemetryListener = quietLog()): CliBus {
+  function openBus(onTelemetry: TelemetryListener = quietLog(), { dispatch } = { dispatch: false }): CliBus {
     return busbar({
       ...busOptions(config),
+      webhooks: { ...config.webhooks, dispatch },
       onTelemetry(event) {
         if (event.name === 'redis.lost') redisProblem = String(event.fields.problem)
         onTelemetry(event)

@@ -9,7 +9,8 @@ import { type Column, tableLines } from './table.ts'
 export const countText = (count: number): string => count.toLocaleString('en-US')
 
 /** "1 event", "2 events". */
-export const countOf = (count: number, one: string): string => `${countText(count)} ${one}${count === 1 ? '' : 's'}`
+export const countOf = (count: number, one: string, more = `${one}s`): string =>
+  `${countText(count)} ${count === 1 ? one : more}`
 
 const rateText = (rate: number): string => `${rate.toFixed(1)}/s`
 const right = (title: string): Column => ({ title, side: 'right' })

@@ -1,6 +1,6 @@
 /** `busbar streams reset`: says what it means, asks, does it. Nothing is changed before a yes. */
 import type { ResetFacts, ResetTo } from '../index.ts'
-import { canAsk, confirm } from './confirm.ts'
+import { refusal } from './confirm.ts'
 import { type ExitCode, exitCodes } from './exit.ts'
 import type { Session } from './session.ts'
 import { resetLines } from './stream-tables.ts'
@@ -12,20 +12,14 @@ export interface ResetOptions {
 }
 
 export async function resetStream(session: Session, name: string, options: ResetOptions): Promise<ExitCode> {
-  const { io, out, withBus } = session
+  const { out, withBus } = session
   const { to, preview = false, yes = false } = options
   return withBus(async ({ streams }) => {
     const meant = await streams.reset(name, to, { preview: true })
     if (preview || !yes) await say(session, meant, false)
     if (preview) return exitCodes.ok
-    if (!yes && (out.json || !canAsk(io))) {
-      out.note('Nothing was changed. Add --yes to do it.')
-      return exitCodes.usage
-    }
-    if (!yes && !(await confirm(io, `Reset ${name}?`))) {
-      out.note('Nothing was changed.')
-      return exitCodes.failed
-    }
+    const refused = yes ? undefined : await refusal(session, { question: `Reset ${name}?`, toDoIt: 'do it' })
+    if (refused !== undefined) return refused
     const done = await streams.reset(name, to)
     if (yes) await say(session, done, true)
     if (!out.json) await out.print(`${name} goes on from there.`)

@@ -1,4 +1,5 @@
 /** Rows of text under each other: a whole table, or lines that come one by one. */
+import type { Output } from './output.ts'
 import { columnsOf, padded } from './printable.ts'
 
 export type Paint = (text: string) => string
@@ -35,6 +36,16 @@ export function growingColumns(limits: readonly number[]): (cells: readonly stri
       widths[at] = Math.min(limits[at]!, Math.max(widths[at]!, columnsOf(cell)))
       return padded(cell, widths[at]!)
     })
+}
+
+export type Fact = [name: string, value: string]
+
+const leastFactName = 9
+
+/** A fact per line, their values under each other. */
+export function factLines(facts: readonly Fact[], { colors }: Pick<Output, 'colors'>): string[] {
+  const width = Math.max(leastFactName, ...facts.map(([name]) => name.length))
+  return facts.map(([name, value]) => `${colors.dim(name.padEnd(width))}${gap}${value}`)
 }
 
 export { gap as columnGap }

@@ -4,6 +4,7 @@
  *   done     the command ended well
  *   failed   its last try failed, and it waits for the next one
  *   dead     given up after its last attempt
+ *   parked   the same, and its object is set aside with it
  */
 import type { TelemetryListener } from '../runtime/telemetry.ts'
 
@@ -11,15 +12,17 @@ export interface Tallied {
   done: number
   failed: number
   dead: number
+  parked: number
 }
 
 export class Tally {
   #done = 0
   #dead = 0
+  #parked = 0
   readonly #failed = new Set<string>()
 
   get counts(): Tallied {
-    return { done: this.#done, failed: this.#failed.size, dead: this.#dead }
+    return { done: this.#done, failed: this.#failed.size, dead: this.#dead, parked: this.#parked }
   }
 
   done(id: string): void {
@@ -31,8 +34,9 @@ export class Tally {
   readonly listener: TelemetryListener = ({ name, fields }) => {
     const id = String(fields.id)
     if (name === 'queue.failed') this.#failed.add(id)
-    if (name !== 'queue.buried') return
+    if (name !== 'queue.buried' && name !== 'queue.parked') return
     this.#failed.delete(id)
-    this.#dead += 1
+    if (name === 'queue.buried') this.#dead += 1
+    else this.#parked += 1
   }
 }

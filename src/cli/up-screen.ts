@@ -11,6 +11,8 @@ export interface Running {
   /** Absolute. */
   dataDir: string
   tokenFile: string
+  /** Webhooks may go to this machine. */
+  development: boolean
 }
 
 export function runningJson(running: Running): Record<string, unknown> {
@@ -18,7 +20,7 @@ export function runningJson(running: Running): Record<string, unknown> {
 }
 
 export function runningLines(running: Running, session: Session): string[] {
-  const { bold, dim, cyan } = session.out.colors
+  const { bold, dim, cyan, yellow } = session.out.colors
   const short = (path: string) => shownPath(path, session.io.cwd)
   const facts = [
     ['HTTP', running.url],
@@ -31,6 +33,7 @@ export function runningLines(running: Running, session: Session): string[] {
     bold(`Busbar ${version} is running.`),
     '',
     ...facts.map(([name, value]) => `  ${dim(name.padEnd(9))}  ${value}`),
+    ...(running.development ? ['', yellow('Development: webhooks may go to this machine.')] : []),
     '',
     'Try next, in a second terminal:',
     '',

@@ -21,7 +21,7 @@ export function workerJson(running: RunningWorker): Record<string, unknown> {
 
 // Schedules are stored, and the leader's to fire: a bus with nothing else runs as well.
 const nothingText =
-  'no queue, no processor, no task: call queue.work(…), bus.processor(…) or bus.task(…) in the module, where the bus is made'
+  'no queue, no processor, no webhook, no task: call queue.work(…), bus.processor(…), bus.webhook(…) or bus.task(…) in the module, where the bus is made'
 
 export function workerLines({ modules, buses }: RunningWorker, { out, io }: Session): string[] {
   const { bold, dim } = out.colors

@@ -3,7 +3,7 @@ import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyRequest } from 'fastify'
 import { BusbarError } from '../errors.ts'
-import { toProblem } from './reply.ts'
+import { problemType, toProblem } from '../problem.ts'
 
 const problems: Readonly<Record<string, readonly [status: number, problem: string]>> = {
   ERR_HTTP_REQUEST_TIMEOUT: [408, 'cannot be read: the request took too long to arrive'],
@@ -15,7 +15,7 @@ export function answerBrokenRequest(error: NodeJS.ErrnoException, socket: Socket
   const [status, problem] = problems[error.code ?? ''] ?? [400, 'cannot be read: the request is not valid HTTP']
   const body = JSON.stringify(toProblem(BusbarError.of('BODY_INVALID', { problem }), status))
   socket.end(
-    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ncontent-type: application/problem+json\r\n` +
+    `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\ncontent-type: ${problemType}\r\n` +
       `content-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
   )
   socket.destroySoon()

@@ -1,10 +1,10 @@
-/** …/:name/dead, of queues and of processors: look, group by reason, put back in line, give up. */
+/** …/:name/dead, of queues, processors and webhooks: look, group by reason, put back in line, give up. */
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 import { type AnyLetter, type DeadChoice, type DeadFilter, type DeadView, letterJson } from '../dead-letters.ts'
-import { BusbarError, shown } from '../errors.ts'
-import { readTime, timeForms } from '../time.ts'
+import { BusbarError } from '../errors.ts'
+import { checkTime, timeForms } from '../time.ts'
 import { sendJson } from './json-body.ts'
 
 const strict = { additionalProperties: false } as const
@@ -74,10 +74,7 @@ function choiceOf({ ids, before, ...texts }: Static<typeof choiceBody>): DeadCho
 }
 
 function timeOf(before: string | number | undefined): { before?: number } {
-  if (before === undefined) return {}
-  const time = readTime(String(before))
-  if (time !== undefined) return { before: time }
-  throw BusbarError.of('PARAMETER_INVALID', { name: 'before', value: shown(before), problem: `must be ${timeForms}` })
+  return before === undefined ? {} : { before: checkTime('before', before) }
 }
 
 /** Without what was not given. */

@@ -6,8 +6,8 @@ import type { PublishAllAnswer } from '../bus-types.ts'
 import { BusbarError } from '../errors.ts'
 import { checkId } from '../event.ts'
 import type { Delayed, Published } from '../index.ts'
+import { type Problem, toProblem } from '../problem.ts'
 import { type BodyItem, readEventBody } from './event-body.ts'
-import { type Problem, toProblem } from './reply.ts'
 
 type Answer = Published | (Problem & { index: number })
 

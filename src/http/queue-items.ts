@@ -30,6 +30,7 @@ const ackBody = Type.Object(
   {
     token,
     ids: Type.Array(Type.String(), { minItems: 1, maxItems: most, description: `a list of 1 to ${most} ids` }),
+    output: Type.Optional(Type.Unknown()),
   },
   strict,
 )
@@ -47,7 +48,9 @@ const extendBody = Type.Object({ token, id, time: duration }, strict)
 const popBody = Type.Object({ max: Type.Optional(count) }, strict)
 // 1,000 ids of 100 characters.
 const bodyLimit = 131_072
-const sendFields = ['data', 'tenant', 'key', 'delay', 'ttl', 'priority', 'idempotencyKey', 'trace'] as const
+const sendFields = [
+  ...(['data', 'tenant', 'key', 'delay', 'ttl', 'priority', 'idempotencyKey', 'kind', 'requestId', 'trace'] as const),
+] as const
 
 export const addItemRoutes =
   (queues: QueuesView, ending: AbortSignal) =>
@@ -65,7 +68,7 @@ export const addItemRoutes =
         claim(queues, name, body, reply, ending),
       )
       typed.post('/:name/ack', taking(ackBody), async ({ params: { name }, body }) =>
-        (await queues.open(name)).lease(body.token).ack(body.ids),
+        (await queues.open(name)).lease(body.token).ack(body.ids, body.output),
       )
       typed.post('/:name/nack', taking(nackBody), ({ params: { name }, body }) => nack(queues, name, body))
       typed.post('/:name/extend', taking(extendBody), async ({ params: { name }, body }) =>

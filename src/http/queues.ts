@@ -3,6 +3,9 @@ import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox'
 import type { FastifyInstance } from 'fastify'
 import { type Static, Type } from 'typebox'
 import type { Bus } from '../bus.ts'
+import { letterJson } from '../dead-letters.ts'
+import type { Duration } from '../duration.ts'
+import { BusbarError } from '../errors.ts'
 import type { QueueOptions } from '../index.ts'
 import { readStart, startForms } from '../sinks/queue/start.ts'
 import { addDeadRoutes } from './dead-letters.ts'
@@ -12,19 +15,6 @@ import { addItemRoutes } from './queue-items.ts'
 const strict = { additionalProperties: false } as const
 const params = Type.Object({ name: Type.String() })
 const duration = Type.Union([Type.String(), Type.Number()], { description: 'a duration like "30s", or a number of ms' })
-const rate = Type.Object({ max: Type.Integer(), per: duration }, strict)
-const limitsBody = Type.Object(
-  {
-    inFlight: Type.Optional(Type.Integer()),
-    inFlightPerTenant: Type.Optional(Type.Integer()),
-    maxShare: Type.Optional(Type.Number()),
-    rate: Type.Optional(rate),
-    ratePerTenant: Type.Optional(rate),
-    backlog: Type.Optional(Type.Integer()),
-    overflow: Type.Optional(Type.String()),
-  },
-  { ...strict, description: 'like {"inFlight":100,"maxShare":0.5,"rate":{"max":50,"per":"1s"},"backlog":10000}' },
-)
 const putBody = Type.Object(
   {
     match: Type.Optional(
@@ -48,8 +38,11 @@ const putBody = Type.Object(
       ),
     ),
     ordered: Type.Optional(Type.Boolean()),
-    onPoison: Type.Optional(Type.Union([Type.Literal('skip'), Type.Literal('park')])),
-    limits: Type.Optional(limitsBody),
+    // The bus says what is wrong with these, with all that is at once.
+    onPoison: Type.Optional(Type.Unknown()),
+    limits: Type.Optional(Type.Unknown()),
+    track: Type.Optional(Type.Unknown()),
+    redact: Type.Optional(Type.Unknown()),
     lease: Type.Optional(duration),
     from: Type.Optional(Type.Union([Type.String(), Type.Integer()], { description: startForms })),
     force: Type.Optional(Type.Boolean()),
@@ -63,6 +56,10 @@ const resumeBody = Type.Object({ tenant: Type.Optional(Type.String()), object: T
 const objectQuery = Type.Object({ object: Type.String() }, strict)
 const emptyLimit = 1_024
 const limitQuery = Type.Object({ limit: Type.Optional(Type.Integer({ minimum: 1, maximum: 10_000 })) }, strict)
+const statsQuery = Type.Object(
+  { last: Type.Optional(Type.String({ description: 'a duration of at most 24h' })) },
+  strict,
+)
 const peekQuery = Type.Object({ max: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000 })) }, strict)
 
 /** `ending` fires when the door closes: then nobody waits any more. */
@@ -88,6 +85,9 @@ export const queueRoutes =
       typed.get('/:name/tenants', { schema: { params, querystring: limitQuery } }, async (request) => ({
         tenants: await queues.tenants(request.params.name, request.query),
       }))
+      typed.get('/:name/stats', { schema: { params, querystring: statsQuery } }, (request) =>
+        bus.operations.stats(request.params.name, request.query as { last?: Duration }),
+      )
       typed.get('/:name/peek', { schema: { params, querystring: peekQuery } }, async (request, reply) => {
         const events = await queues.peek(request.params.name, request.query)
         return sendJson(reply, `{"events":[${events.map((event) => event.toText()).join(',')}]}`)
@@ -99,13 +99,18 @@ export const queueRoutes =
       typed.post('/:name/resume', { schema: { params, body: resumeBody }, bodyLimit: emptyLimit }, async (request) => {
         const { name } = request.params
         const { object, ...ofTenant } = request.body
+        if (object !== undefined && ofTenant.tenant !== undefined)
+          throw BusbarError.of('BODY_INVALID', { problem: 'must have "tenant" or "object" (tenant/key), not both' })
         if (object !== undefined) return { name, objects: (await queues.parked.resume(name, object)) ? 1 : 0 }
         await queues.resume(name, ofTenant)
         return { name, ...ofTenant, paused: false }
       })
-      typed.get('/:name/parked', { schema: { params } }, async ({ params: { name } }) => ({
-        parked: await queues.parked.list(name),
-      }))
+      typed.get('/:name/parked', { schema: { params, querystring: tenantBody } }, async (request, reply) => {
+        const { tenant } = request.query
+        const all = await queues.parked.list(request.params.name)
+        const parked = tenant === undefined ? all : all.filter(({ event }) => event.tenant === tenant)
+        return sendJson(reply, `{"parked":[${parked.map(letterJson).join(',')}]}`)
+      })
       typed.delete('/:name/parked', { schema: { params, querystring: objectQuery } }, async (request) => ({
         discarded: await queues.parked.discard(request.params.name, request.query.object),
       }))

@@ -5,41 +5,11 @@
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import { BusbarError, shown } from '../errors.ts'
+import { problemType, toProblem } from '../problem.ts'
 import { mayPass } from '../redis/connection.ts'
 import { isUnknown, named } from '../unknown-name.ts'
 
 export const acceptedTypes = ['application/json']
-
-export interface Problem {
-  type: string
-  title: string
-  status: number
-  code: string
-  detail: string
-  /** The same request may succeed later. */
-  retryable: boolean
-  /** Which field of the event, where one is meant. */
-  field?: unknown
-  /** With CONFLICT: what was expected, and the object's real head. */
-  expectPrev?: unknown
-  head?: unknown
-}
-
-const toldDetails = ['field', 'expectPrev', 'head'] as const
-
-export function toProblem(error: BusbarError, status = error.status): Problem {
-  const words = error.code.toLowerCase().replaceAll('_', ' ')
-  const problem: Problem = {
-    type: `urn:busbar:error:${error.code}`,
-    title: words[0]!.toUpperCase() + words.slice(1),
-    status,
-    code: error.code,
-    detail: error.message,
-    retryable: error.retryable,
-  }
-  for (const name of toldDetails) if (name in error.details) problem[name] = error.details[name]
-  return problem
-}
 
 /** `status` is given where the route says more than the error: not ready is 503 for whatever reason. */
 export function sendProblem(reply: FastifyReply, error: BusbarError, status = error.status): FastifyReply {
@@ -49,7 +19,7 @@ export function sendProblem(reply: FastifyReply, error: BusbarError, status = er
   reply.removeHeader('connection')
   // As bytes: a text of this type would be written as a JSON string.
   const bytes = Buffer.from(JSON.stringify(toProblem(error, status)))
-  return reply.code(status).type('application/problem+json').send(bytes)
+  return reply.code(status).type(problemType).send(bytes)
 }
 
 /** Ours for whatever was thrown; undefined for what nobody expected. */

@@ -1,7 +1,7 @@
 /**
  * The HTTP door: one row per route, and what holds for all of them.
  *
- *   open      answers; every /v1 route needs the root token
+ *   open      answers; every /v1 route needs the root token, a trigger the secret in its URL
  *   closing   no new connections; live streams and waiting claims end first, then what is in flight is answered, until the timeout
  *   closed    for good
  *
@@ -17,10 +17,13 @@ import { idParams, listTopics, publishBody, readById } from './events.ts'
 import { readinessCheck } from './health.ts'
 import { followLive, liveQuery } from './live.ts'
 import { LiveStreams } from './live-stream.ts'
+import { operationRoutes, traceOf } from './operations.ts'
 import { matchOf, matchQuery, queueRoutes } from './queues.ts'
 import { acceptedTypes, expectedError, sendProblem, unsupportedType } from './reply.ts'
 import { streamRoutes } from './streams.ts'
 import { bearerCheck } from './token.ts'
+import { addTriggerDoor, triggerRoutes } from './triggers.ts'
+import { webhookRoutes } from './webhooks.ts'
 
 export interface Door {
   readonly url: string
@@ -202,10 +205,16 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams, ending:
     typed.get('/events/:id', { schema: { params: idParams } }, (request, reply) =>
       readById(bus, request.params.id, reply),
     )
+    typed.get('/events/:id/trace', { schema: { params: idParams } }, (request, reply) =>
+      traceOf(bus, request.params.id, reply),
+    )
     typed.get('/topics', () => listTopics(bus))
     typed.get('/workers', () => bus.workers())
     routes.register(streamRoutes(bus), { prefix: '/streams' })
     routes.register(queueRoutes(bus, ending), { prefix: '/queues' })
+    routes.register(webhookRoutes(bus), { prefix: '/webhooks' })
+    routes.register(operationRoutes(bus, ending), { prefix: '/operations' })
+    routes.register(triggerRoutes(bus), { prefix: '/triggers' })
     typed.get('/match', { schema: { querystring: matchQuery } }, (request) => matchOf(bus, request.query))
     // A HEAD of it would be a reader that reads nothing.
     typed.get('/live', { schema: { querystring: liveQuery }, exposeHeadRoute: false }, (request, reply) =>
@@ -213,4 +222,5 @@ function addRoutes(app: App, options: DoorOptions, streams: LiveStreams, ending:
     )
   }
   app.register(v1, { prefix: '/v1' })
+  app.register(async (open) => addTriggerDoor(open, bus, ending))
 }

@@ -12,41 +12,35 @@
 --         {'outdated', revision} the subscription has changed: match again; nothing written
 --         {'gone'}               there is no such store, or one of an earlier subscription of that name; nothing written
 
+-- Act: what is shown of the inputs of the events that follow, of a tracked queue. It has no reply.
+--
+-- Words  inputs  how many follow, each: id, what is shown instead of its data
+function acts.inputs()
+  return function(at)
+    local said = {}
+    for i = 1, tonumber(argv[at]) do said[argv[at + 2 * i - 1]] = argv[at + 2 * i] end
+    if track then track.inputs(said) end
+    return nil, at + 1 + 2 * argv[at], 0
+  end
+end
+
 function acts.accept()
-  local texts, used, bytes, ready
+  -- The keys of the events, of an ordered queue.
+  local keys
 
   local function seq_of(item) return match(item, '^%d+%-(%d+) ') end
 
-  -- The objects of the events.
-  local function fields_of(names, from, events)
+  local function load_objects_of(names, from, events)
     local fields = {}
     for i = 1, events do
-      local key = key_of(argv[from + 2 * i - 1])
-      if key then fields[#fields + 1] = names[i] .. ' ' .. key end
+      keys[i] = key_of(argv[from + 2 * i - 1])
+      if keys[i] ~= no_key then fields[#fields + 1] = names[i] .. ' ' .. keys[i] end
     end
-    return fields
-  end
-
-  -- Lines an item up; its text is written with the others.
-  local function line_up_soon(lane, name, item)
-    local size = #item
-    enters(lane)
-    if turn_of[lane] or gave[lane] then ready = ready + 1 end
-    texts[used + 1], texts[used + 2] = place_field(name, tail_of[lane]), item
-    tail_of[lane], bytes_of[lane] = tail_of[lane] + 1, bytes_of[lane] + size
-    used, bytes = used + 2, bytes + size
-  end
-
-  local function write_texts()
-    in_pieces('HSET', items_at, texts)
-    count('waiting', used / 2)
-    count('bytes', bytes)
-    texts, used, bytes = {}, 0, 0
+    load_objects(fields)
   end
 
   -- A tenant has no room for it. Answers whether the item was dealt with; else there is room now.
   local function is_turned_away(lane, item)
-    write_texts()
     if overflow == 'drop-oldest' and drop_oldest(lane) then return false end
     bury(lane, match(item, '^%S+'), item, full_reason())
     return true
@@ -66,11 +60,11 @@ function acts.accept()
     local applied = tonumber(asked_for[field] or 0)
     if applied >= last then return {'accepted', 0}, after, 0 end
 
-    local names, entered, up_to, is_held_back = {}, 0, argv[at + 4], false
-    texts, used, bytes, ready = {}, 0, 0, 0
+    local names, entered, ready, up_to, is_held_back = {}, 0, 0, argv[at + 4], false
+    keys = {}
     for i = 1, events do names[i] = argv[from + 2 * i - 2] end
     load_all(names)
-    if is_ordered then load_objects(fields_of(names, from, events)) end
+    if is_ordered then load_objects_of(names, from, events) end
     for i = 1, events do
       local item = argv[from + 2 * i - 1]
       if applied < first or tonumber(seq_of(item)) > applied then
@@ -83,12 +77,13 @@ function acts.accept()
           break
         end
         entered = entered + 1
-        if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item)) then
-          line_up_soon(lane, names[i], item)
+        if track then track.enters(match(item, '^%S+'), item) end
+        if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, keys[i])) then
+          line_up(lane, item, 0)
+          if turn_of[lane] or gave[lane] then ready = ready + 1 end
         end
       end
     end
-    write_texts()
     count('in', entered)
     if up_to then
       asked_for[field] = up_to

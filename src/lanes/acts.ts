@@ -1,6 +1,15 @@
 /** What can be done in a store with others in one call: settle held items, take events in, claim. work.lua does it. */
-import { defineScript, type ScriptArg } from '../redis/script.ts'
-import { plannedParts, type StoreInput, storeArgs, storeKeys } from './scripts.ts'
+import { defineScript, type WrittenArgs, writeArg, writeArgs } from '../redis/script.ts'
+import {
+  claimPart,
+  inputWords,
+  plannedParts,
+  type ShownInput,
+  type StoreInput,
+  settlePart,
+  storeArgs,
+  storeKeys,
+} from './scripts.ts'
 
 export interface AcceptedItem {
   lane: string
@@ -15,6 +24,8 @@ export interface Accept {
   first: number
   last: number
   items: readonly AcceptedItem[]
+  /** Of a tracked queue: what is shown instead of the data of some. */
+  inputs?: readonly ShownInput[] | undefined
 }
 
 export type AcceptReply = { kind: 'accepted' | 'full'; items: number } | { kind: 'outdated' } | { kind: 'gone' }
@@ -37,7 +48,7 @@ export type ClaimReply =
       kind: 'claimed'
       revision: number
       nowMs: number
-      /** Not all that is due was brought back yet. */
+      /** Not all that is due was brought back yet, or something lined up too late to be given: there may be some at once. */
       more: boolean
       /** Until something is; only known when there was less than asked for. */
       dueInMs: number | undefined
@@ -56,6 +67,8 @@ type RawClaim =
 /** What became of one held item. */
 export type Outcome =
   | { kind: 'ack' }
+  /** The same of a tracked queue; its output is JSON, or ''. */
+  | { kind: 'done'; output: string }
   | { kind: 'back' }
   | { kind: 'retry'; afterMs: number; reason: string }
   | { kind: 'dead'; reason: string }
@@ -70,64 +83,63 @@ export interface Settlement {
 /** Places in `settlements` of those that were not held under their tokens any more. */
 export type SettleReply = { kind: 'settled'; stale: readonly number[] } | { kind: 'gone' }
 
-/** Of one token and kind, one behind the other. */
-interface SettleGroup {
-  token: string
-  kind: Outcome['kind']
-  settlements: Settlement[]
-}
-
-function grouped(settlements: readonly Settlement[]): SettleGroup[] {
-  const groups: SettleGroup[] = []
-  for (const settlement of settlements) {
-    const { token, outcome } = settlement
-    const last = groups.at(-1)
-    if (last?.token === token && last.kind === outcome.kind) last.settlements.push(settlement)
-    else groups.push({ token, kind: outcome.kind, settlements: [settlement] })
+/** Those of one token and kind that are one behind the other make a group: they are named once. */
+function settleWords(settlements: readonly Settlement[]): WrittenArgs {
+  let groups = 0
+  let text = ''
+  let count = 2
+  for (let from = 0; from < settlements.length; ) {
+    const till = endOfGroup(settlements, from)
+    const { token, outcome } = settlements[from]!
+    text += writeArg(token) + writeArg(outcome.kind) + writeArg(till - from)
+    for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
+    count += 3 + (till - from) * wordsOf[outcome.kind]
+    groups += 1
+    from = till
   }
-  return groups
+  return { text: writeArg('settle') + writeArg(groups) + text, count }
 }
 
-function settleArgs({ id, outcome }: Settlement): ScriptArg[] {
+function endOfGroup(settlements: readonly Settlement[], from: number): number {
+  const { token, outcome } = settlements[from]!
+  let till = from + 1
+  while (settlements[till]?.token === token && settlements[till]!.outcome.kind === outcome.kind) till += 1
+  return till
+}
+
+/** How many words one is. */
+const wordsOf: Record<Outcome['kind'], number> = { ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
+
+function settlementWords({ id, outcome }: Settlement): string {
   switch (outcome.kind) {
+    case 'done':
+      return writeArg(id) + writeArg(outcome.output)
     case 'retry':
-      return [id, outcome.afterMs, outcome.reason]
+      return writeArg(id) + writeArg(outcome.afterMs) + writeArg(outcome.reason)
     case 'dead':
-      return [id, outcome.reason]
+      return writeArg(id) + writeArg(outcome.reason)
     case 'throttle':
-      return [id, outcome.forMs]
+      return writeArg(id) + writeArg(outcome.forMs)
     default:
-      return [id]
+      return writeArg(id)
   }
-}
-
-const settleWords = (settlements: readonly Settlement[]): ScriptArg[] => {
-  const groups = grouped(settlements)
-  return [
-    'settle',
-    groups.length,
-    ...groups.flatMap(({ token, kind, settlements: ofGroup }) => [
-      token,
-      kind,
-      ofGroup.length,
-      ...ofGroup.flatMap(settleArgs),
-    ]),
-  ]
 }
 
 const appliedField = ({ partition }: Accept): string => `applied:${partition}`
 /** A field that no store has is no fence. */
 const workerField = ({ worker, byHand }: Claim): string => (byHand ? 'by-hand' : `worker:${worker}`)
 
-const acceptWords = (accept: Accept): ScriptArg[] => [
-  ...['accept', appliedField(accept), accept.revision, accept.born, accept.first, accept.last, accept.items.length],
-  ...accept.items.flatMap(({ lane, item }) => [lane, item]),
-]
+function acceptWords({ revision, born, first, last, items, inputs }: Accept, field: string): WrittenArgs {
+  let { text, count } = writeArgs(['accept', field, revision, born, first, last, items.length])
+  for (const { lane, item } of items) text += writeArg(lane) + writeArg(item)
+  count += 2 * items.length
+  if (!inputs) return { text, count }
+  const before = writeArgs(['inputs', ...inputWords(inputs)])
+  return { text: before.text + text, count: before.count + count }
+}
 
-const claimWords = (claim: Claim): ScriptArg[] => [
-  ...['claim', workerField(claim), claim.token ?? '', claim.n, claim.leaseMs],
-  ...[claim.worker, claim.start, claim.idleName ?? ''],
-]
+const claimWords = ({ token = '', n, leaseMs, worker, start, idleName = '' }: Claim, field: string): WrittenArgs =>
+  writeArgs(['claim', field, token, n, leaseMs, worker, start, idleName])
 
 type RawSettled = ['settled', ...number[]] | ['gone']
 type RawAccepted = ['accepted' | 'full', number] | ['outdated', number] | ['gone']
@@ -140,13 +152,14 @@ export const readAccepted = ([kind, items]: RawAccepted): AcceptReply =>
 
 export function readClaimed(raw: RawClaim): ClaimReply {
   if (raw[0] !== 'claimed') return { kind: raw[0] }
-  const [kind, revision, now, more, due, ...items] = raw
+  const [kind, revision, now, more, due] = raw
+  const items = raw.slice(5) as string[]
   return { kind, revision, nowMs: Number(now), more: more === 1, dueInMs: due < 0 ? undefined : due, items }
 }
 
 /** One act, as words for the script; `field` of the store it needs to know. */
 export interface Act<Reply> {
-  words: readonly ScriptArg[]
+  words: WrittenArgs
   field?: string
   /** How many items it is about. */
   size: number
@@ -159,36 +172,36 @@ export const settleAct = (settlements: readonly Settlement[]): Act<SettleReply> 
   read: readSettled,
 })
 
-export const acceptAct = (accept: Accept): Act<AcceptReply> => ({
-  words: acceptWords(accept),
-  field: appliedField(accept),
-  size: accept.items.length,
-  read: readAccepted,
-})
+export function acceptAct(accept: Accept): Act<AcceptReply> {
+  const field = appliedField(accept)
+  return { words: acceptWords(accept, field), field, size: accept.items.length, read: readAccepted }
+}
 
-export const claimAct = (claim: Claim): Act<ClaimReply> => ({
-  words: claimWords(claim),
-  field: workerField(claim),
-  size: claim.n,
-  read: readClaimed,
-})
+export function claimAct(claim: Claim): Act<ClaimReply> {
+  const field = workerField(claim)
+  return { words: claimWords(claim, field), field, size: claim.n, read: readClaimed }
+}
+
+/** Each once. */
+function fieldsOf(acts: readonly Act<unknown>[]): string[] {
+  const fields: string[] = []
+  for (const { field } of acts) if (field !== undefined && !fields.includes(field)) fields.push(field)
+  return fields
+}
 
 /** The acts are done in this order: what one makes ready the next can claim. */
 export const workScript = defineScript({
   file: new URL('./work.lua', import.meta.url),
   parts: {
     around: [new URL('./lone.part.lua', import.meta.url), ...plannedParts.around],
-    within: [
-      ...plannedParts.within,
-      new URL('./settle.part.lua', import.meta.url),
-      new URL('./accept.part.lua', import.meta.url),
-      new URL('./claim.part.lua', import.meta.url),
-    ],
+    within: [...plannedParts.within, settlePart, new URL('./accept.part.lua', import.meta.url), claimPart],
   },
   keys: (input: StoreInput & { acts: readonly Act<unknown>[] }) => storeKeys(input),
-  args: (input) => [
-    ...storeArgs(input, [...new Set(input.acts.flatMap(({ field }) => field ?? []))]),
-    ...input.acts.flatMap(({ words }) => words),
-  ],
+  keysFrom: ({ keys }) => keys,
+  args: (input) => {
+    const args = storeArgs(input, fieldsOf(input.acts))
+    for (const { words } of input.acts) args.push(words)
+    return args
+  },
   reply: (raw: unknown[]) => raw,
 })

@@ -11,7 +11,8 @@
 --        start     random, new with every start of the worker
 --        name      under which the claimer hears of work if there is less than it asks for; '' does not wait
 --
--- Replies {'claimed', revision, now, more, due, item…}  more: 1 when not all that is due was brought back yet; due: ms until
+-- Replies {'claimed', revision, now, more, due, item…}  more: 1 when not all that is due was brought back yet, or something
+--                                                    lined up too late to be given: ask again; due: ms until
 --                                                    something is, -1 for nothing
 --         {'paused', revision, now}  nothing is given until the queue is resumed
 --         {'replaced'}               another process works under this worker's name
@@ -21,48 +22,41 @@
 
 function acts.claim()
   local lapsed_reason = 'its lease lapsed: the worker died, or held it for too long without renewing'
+  local expired_reason = 'it expired before anybody had claimed it'
   local written_now = format('%.0f', now)
 
   -- Of one claim: how many more pieces may be brought back; how many were; what is given; its lease as it will be written; what is to be removed;
-  -- how many items have left their lanes, with how many bytes.
-  local pieces, brought_back, given, count_of_given, lease_pieces, removed, taken, taken_bytes
+  -- how many items have left their lanes, with how many bytes; the lanes of those that are taken for good.
+  local pieces, brought_back, given, count_of_given, lease_pieces, removed, taken, taken_bytes, lanes_of_taken
+  -- Their ids, of a tracked queue.
+  local ids_given
   local takes_for_good
-  -- Items that are gone, or dead letters, and their lanes: others of their objects may be next.
+  -- Keys of items that are gone, or dead letters, and their lanes: others of their objects may be next.
   local gone, lanes_of_gone
 
-  local function goes(lane, item)
-    if is_ordered then gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = item, lane end
-  end
-
-  -- Lane by lane, so that who lines up first does not hang on what a claim looks at first.
-  local function pass_on_by_lane()
-    local at = {}
-    for i = 1, #gone do at[i] = i end
-    table.sort(at, function(a, b)
-      local lane_a, lane_b = lanes_of_gone[a], lanes_of_gone[b]
-      if lane_a ~= lane_b then return name_of[lane_a] < name_of[lane_b] end
-      return a < b
-    end)
-    local sorted, their_lanes = {}, {}
-    for i = 1, #at do sorted[i], their_lanes[i] = gone[at[i]], lanes_of_gone[at[i]] end
-    return pass_on(their_lanes, sorted)
-  end
+  local function goes(lane, key) gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = key, lane end
 
   -- What a lapsed lease held is to go back in line, or goes to the dead letters.
   local function bring_back_lease(lease, back)
     -- Only the youngest, if not all: what is left goes before them in the next call.
     local first = math.max(1, lease.size - pieces + 1)
     local texts = {}
+    if track then track.load({unpack(lease.ids, first, lease.size)}) end
     for at, item in ipairs(items_of(lease, first, lease.size)) do
       local i = first + at - 1
       local id, field, name = lease.ids[i], lease.fields[i], lease.names[i]
       local after, attempts = tried(item, lease.claimed)
       local lane = lane_of(name)
       held_of[lane] = held_of[lane] - 1
-      if most_attempts > 0 and attempts >= most_attempts then
-        if give_up(lane, id, after, lapsed_reason) then goes(lane, after) end
+      if track and track.wants_cancelled(id) then
+        track.gives_away(lane, id)
+        if is_ordered then goes(lane, lease.keys[i]) end
+        removed[#removed + 1] = field
+      elseif most_attempts > 0 and attempts >= most_attempts then
+        if give_up(lane, id, after, lapsed_reason) and is_ordered then goes(lane, lease.keys[i]) end
         removed[#removed + 1] = field
       else
+        if track then track.retries(id, lapsed_reason) end
         back[#back + 1] = {id = id, field = field, name = name, item = after}
         texts[#texts + 1], texts[#texts + 2] = field, after
       end
@@ -79,7 +73,7 @@ function acts.claim()
   local function first_of(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge) end
 
   local function bring_back_lapsed()
-    local back = {}
+    local back, held_before = {}, held_in_all()
     for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
       local lease = pieces > 0 and read_lease(lapsed)
       if lease then
@@ -90,7 +84,8 @@ function acts.claim()
       end
     end
     put_back(back)
-    brought_back = #back
+    -- Where there are limits others may hold more now, also for what was given up.
+    brought_back = limits and held_before - held_in_all() or #back
   end
 
   local function bring_back_due()
@@ -100,17 +95,16 @@ function acts.claim()
     for i, id in ipairs(due) do
       if sub(id, 1, 1) == '@' then
         local lane = lane_of(sub(id, 2))
-        if not_before[lane] < forever then not_before[lane] = 0 end
-        enters(lane)
-        brought_back = brought_back + waits_in(lane)
+        -- If it waits for nothing, only its rate is to be forgotten.
+        if not_before[lane] > 0 then
+          not_before[lane] = 0
+          enters(lane)
+          brought_back = brought_back + waits_in(lane)
+        end
       elseif items[i] then
         local lane = lane_of(lane_name_of(items[i]))
         later_of[lane] = later_of[lane] - 1
-        -- One that was tried before is its key's owner still.
-        if match(items[i], '^%S+ %d+ %S+ (%d+) ') ~= '0' or admits(lane, items[i]) then
-          line_up(lane, items[i])
-          brought_back = brought_back + 1
-        end
+        if line_up_or_behind(lane, items[i]) then brought_back = brought_back + 1 end
       end
     end
     redis.call('ZREM', later, unpack(due))
@@ -121,13 +115,13 @@ function acts.claim()
   local function give(lane, id, item, field)
     if limits then pace_lane(lane) end
     count_of_given = count_of_given + 1
+    if track then ids_given[count_of_given] = id end
     given[5 + count_of_given] = item
+    held_of[lane] = held_of[lane] + 1
     if takes_for_good then
-      left_of[lane], removed[#removed + 1] = left_of[lane] + 1, field
-      goes(lane, item)
+      lanes_of_taken[count_of_given], removed[#removed + 1] = lane, field
     else
-      held_of[lane] = held_of[lane] + 1
-      lease_pieces[2 * count_of_given], lease_pieces[2 * count_of_given + 1] = id, field
+      lease_pieces[2 * count_of_given], lease_pieces[2 * count_of_given + 1] = id, is_ordered and held_at(field, key_of(item)) or field
     end
   end
 
@@ -154,19 +148,25 @@ function acts.claim()
     return fields
   end
 
-  -- As many of the lane's items as planned that have not expired. One that has expired is gone.
+  -- As many of the lane's items as planned that have not expired, nor were cancelled. Those are gone.
   local function live_items(lane, credit)
     local live, fields = {at = 0}, next_fields(lane, planned[lane])
     while #fields > 0 do
       for i, item in ipairs(redis.call('HMGET', items_at, unpack(fields))) do
         local id, expires = match(item, '^(%S+) (%d+) ')
         bytes_of[lane], taken, taken_bytes = bytes_of[lane] - #item, taken + 1, taken_bytes + #item
-        if expires == '0' or tonumber(expires) > now then
+        local is_cancelled = track and track.wants_cancelled(id)
+        if not is_cancelled and (expires == '0' or tonumber(expires) > now) then
           live[#live + 1] = {id, item, fields[i]}
+        elseif is_cancelled then
+          pieces, removed[#removed + 1] = pieces - 1, fields[i]
+          track.gives_away(lane, id)
+          if is_ordered then goes(lane, key_of(item)) end
         else
+          if track then track.fails(id, expired_reason) end
           pieces, left_of[lane], removed[#removed + 1] = pieces - 1, left_of[lane] + 1, fields[i]
           count('expired', 1)
-          goes(lane, item)
+          if is_ordered then goes(lane, key_of(item)) end
         end
       end
       fields = #live < planned[lane] and pieces > 0 and next_fields(lane, planned[lane] - #live) or {}
@@ -211,6 +211,7 @@ function acts.claim()
       if byte(found[i], at + 1) ~= 48 then return false end
       ids[i] = sub(found[i], 1, at - 1)
     end
+    if track and track.wants_any_cancelled(ids) then return false end
     for i = 1, #order do
       local lane, size = order[i], #found[i]
       head_of[lane], bytes_of[lane], taken_bytes = head_of[lane] + 1, bytes_of[lane] - size, taken_bytes + size
@@ -220,16 +221,34 @@ function acts.claim()
     return true
   end
 
+  -- What is taken for good was held as long as it was given, so that limits count it: it is done now.
+  local function let_go()
+    for i = 1, count_of_given do
+      local lane = lanes_of_taken[i]
+      held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
+      enters(lane)
+      if is_ordered then goes(lane, key_of(given[5 + i])) end
+    end
+    count('out', count_of_given)
+  end
+
   -- Leases what is given, or lets it go for good.
   local function hold_given(token, lease_ms)
     remove_items(removed)
     count('waiting', -taken)
     count('bytes', -taken_bytes)
-    if takes_for_good then return count('out', count_of_given) end
+    if takes_for_good then return let_go() end
     if count_of_given == 0 then return end
     redis.call('SET', held_prefix .. token, table.concat(lease_pieces, ' '))
     redis.call('ZADD', leases, now + lease_ms, token)
     count('held', count_of_given)
+  end
+
+  -- What the operations of the given are now. The leader's look has time for what is over: answers whether there is more of it.
+  local function track_given(n, worker, token)
+    local items = {unpack(given, 6, 5 + count_of_given)}
+    if takes_for_good then track.pops(ids_given, items, worker) else track.begins(ids_given, items, worker, token) end
+    return n == 0 and track.sweep(500)
   end
 
   local function bring_back()
@@ -246,11 +265,14 @@ function acts.claim()
   end
 
   local function give_turns(n)
+    write_texts()
     while not paused and count_of_given < n and pieces > 0 do
       line_lanes_up()
-      local order, had_credit = plan(n - count_of_given)
-      if #order == 0 then break end
-      if not give_at_heads(order) then give_by_lane(order, had_credit) end
+      local order, had_credit, spent = plan(n - count_of_given, count_of_given)
+      if #order + #spent == 0 then break end
+      for i = 1, #spent do wait_for_rate(spent[i]) end
+      pieces = pieces - #spent
+      if #order > 0 and not give_at_heads(order) then give_by_lane(order, had_credit) end
     end
   end
 
@@ -269,7 +291,7 @@ function acts.claim()
     if lease then return again(lease, lease_ms), after, 0 end
 
     pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
-    gone, lanes_of_gone = {}, {}
+    gone, lanes_of_gone, lanes_of_taken, ids_given = {}, {}, {}, {}
     takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
     local first = bring_back()
     local is_more = pieces <= 0
@@ -277,7 +299,10 @@ function acts.claim()
     local most, is_paced = n, false
     if limits then most, is_paced = allowed(n) end
     give_turns(most)
+    -- Who has drained, or holds what it may, is out of line, whatever ends now.
+    if takes_for_good or #gone > 0 then line_lanes_up() end
     hold_given(token, lease_ms)
+    if track then is_more = track_given(n, worker, token) or is_more end
     if limits then
       local more_at = pace_store(count_of_given)
       first = math.min(first, first_of(later))
@@ -291,9 +316,12 @@ function acts.claim()
     end
     -- What was brought back and is not given here is for the others.
     local ready = brought_back - count_of_given
-    if #gone > 0 then ready = ready + pass_on_by_lane() end
+    local next_ones = #gone > 0 and pass_on_by_lane(lanes_of_gone, gone) or 0
+    ready = ready + next_ones
     if paused then return {'paused', revision, written_now}, after, ready end
-    if is_more or pieces <= 0 then given[4] = 1 end
+    -- Nothing was given, and what is next of the objects that have lost their first has only just lined up.
+    local is_late = next_ones > 0 and n > 0 and count_of_given == 0
+    if is_more or pieces <= 0 or is_late then given[4] = 1 end
     if count_of_given < n or n == 0 then
       if count_of_given > 0 and not takes_for_good then first = math.min(first, now + lease_ms) end
       if first < math.huge then given[5] = math.max(0, first - now) end

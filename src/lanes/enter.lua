@@ -28,6 +28,9 @@ for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
   if its_worker == worker and its_start ~= start then
     local lease = read_lease(token)
     for i, item in ipairs(items_of(lease, 1, lease.size)) do
+      local lane = lane_of(lease.names[i])
+      held_of[lane] = held_of[lane] - 1
+      if track then track.returns(lease.ids[i]) end
       back[#back + 1] = {id = lease.ids[i], field = lease.fields[i], name = lease.names[i], item = item}
       release(lease, i)
     end
@@ -35,10 +38,6 @@ for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
   end
 end
 put_back(back)
-for _, one in ipairs(back) do
-  local lane = loaded[one.name]
-  held_of[lane] = held_of[lane] - 1
-end
 count('held', -#back)
 -- Names of those who never left, that nobody will have again.
 if redis.call('HLEN', store) > most_fields then

@@ -29,7 +29,11 @@ if ms > 0 then
   if lease.token ~= own_token then
     release(lease, i)
     write_lease(lease)
-    redis.call('SET', held_prefix .. own_token, lease.holder .. ' ' .. id .. ' ' .. field)
+    redis.call('SET', held_prefix .. own_token, lease.holder .. ' ' .. id .. ' ' .. held_at(field, lease.keys[i]))
+    if track then
+      track.holds(id, own_token)
+      track.save()
+    end
   end
   redis.call('ZADD', leases, now + ms, own_token)
   return {'extended', own_token, format('%.0f', now + ms)}
@@ -41,12 +45,20 @@ local after, attempts = tried(redis.call('HGET', items_at, field), lease.claimed
 local lane = lane_of(name)
 held_of[lane] = held_of[lane] - 1
 count('held', -1)
-if most_attempts > 0 and attempts >= most_attempts then
+local released_reason = 'it was released after its last attempt'
+if track and track.wants_cancelled(id) then
   redis.call('HDEL', items_at, field)
-  if give_up(lane, id, after, 'it was released after its last attempt') and is_ordered then pass_on({lane}, {after}) end
+  track.gives_away(lane, id)
+  if is_ordered then pass_on({lane}, {lease.keys[i]}) end
+  save()
+  wake_idle(1)
+elseif most_attempts > 0 and attempts >= most_attempts then
+  redis.call('HDEL', items_at, field)
+  if give_up(lane, id, after, released_reason) and is_ordered then pass_on({lane}, {lease.keys[i]}) end
   save()
   wake_idle(1)
 else
+  if track then track.retries(id, 'it was released') end
   redis.call('HSET', items_at, field, after)
   put_back({{id = id, field = field, name = name, item = after}})
   save()

@@ -6,6 +6,7 @@
  */
 import { shown } from '../errors.ts'
 import type { Finding, FsckCheck } from '../fsck-checks.ts'
+import { OperationJudge } from './fsck-operations.ts'
 import { OrderJudge } from './fsck-order.ts'
 import { forever } from './record.ts'
 import type { FsckAnswer, FsckAsk, FsckSeen } from './scripts.ts'
@@ -34,12 +35,13 @@ export interface StoreCounts {
   parked: number
   weighted: number
   leases: number
+  operations: number
 }
 
 const countNames: readonly (keyof StoreCounts)[] = [
   ...(['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'] as const),
   ...(['later', 'dead', 'lanes', 'places', 'remembered', 'weights', 'objects', 'laid', 'parked'] as const),
-  ...(['weighted', 'leases'] as const),
+  ...(['weighted', 'leases', 'operations'] as const),
 ]
 
 export const readCounts = (counters: readonly string[]): StoreCounts =>
@@ -85,6 +87,7 @@ export class StoreJudge {
   /** HSCAN may answer a field twice. */
   readonly #taken = new Set<string>()
   readonly #order: OrderJudge
+  readonly #operations: OperationJudge
   #counts = readCounts([])
   #marks: string | undefined
   #changed = false
@@ -92,6 +95,7 @@ export class StoreJudge {
   constructor(queue: string) {
     this.#queue = queue
     this.#order = new OrderJudge(queue)
+    this.#operations = new OperationJudge(queue)
   }
 
   /** It looked the same with every answer. */
@@ -120,12 +124,13 @@ export class StoreJudge {
 
   /** `isWhole`: everything was asked for, and nothing changed meanwhile. */
   findings(isWhole: boolean): Finding[] {
-    if (!isWhole) return this.#local
+    const local = [...this.#local, ...this.#operations.local]
+    if (!isWhole) return local
     for (const [name, lane] of this.#lanes) this.#judgeMet(name, lane, this.#met.get(name) ?? nothing())
     for (const name of this.#met.keys())
       if (!this.#lanes.has(name)) this.#suspectLane(this.#whole, 'queue-lanes', name, 'it has items, but no record')
     this.#judgeSums(this.#counts)
-    return [...this.#local, ...this.#whole, ...this.#order.findings()]
+    return [...local, ...this.#whole, ...this.#order.findings(), ...this.#operations.whole(this.#places)]
   }
 
   #takeAnswer(ask: FsckAsk, answer: FsckAnswer): FsckAsk[] {
@@ -161,24 +166,27 @@ export class StoreJudge {
       notBefore = 0,
       parked = 0,
       behind = 0,
+      paced = 0,
       weight = 0,
       mayHoldMore = 0,
       rankedThere,
-    ] = values.slice(0, 13).map(Number)
-    const [turn, due] = values.slice(13) as [string, string]
+    ] = values.slice(0, 14).map(Number)
+    const [turn, due] = values.slice(14) as [string, string]
     const suspect = (check: FsckCheck, problem: string) => this.#suspectLane(this.#local, check, name!, problem)
     const waiting = tail - head + ranked
     this.#lanes.set(name!, { waiting, bytes, later, held, dead, parked, behind })
     if (head > tail) suspect('queue-lanes', `its places go from ${head} to before ${tail}`)
     if (ranked !== rankedThere)
       suspect('queue-lanes', `its record says ${ranked} out of their order, there are ${rankedThere}`)
-    if (waiting + later + held + dead + parked + behind + notBefore === 0)
+    if (waiting + later + held + dead + parked + behind + notBefore + paced === 0)
       suspect('queue-lanes', 'it has a record, but nothing to count')
     const gives = waiting > 0 && weight > 0 && notBefore === 0 && mayHoldMore === 1
     if (gives && turn === '') suspect('queue-turns', 'it can give, but is not in line: nobody gets its items')
     if (!gives && turn !== '') suspect('queue-turns', 'it is in line, but cannot give')
     if (notBefore > 0 && notBefore < forever && due === '') suspect('queue-later', 'it has to wait, but is never due')
-    if (due !== '' && notBefore !== forever && notBefore !== Number(due))
+    // One that waits for nothing may be due, for its rate to be forgotten.
+    const isKept = notBefore === 0 && paced > 0
+    if (due !== '' && !isKept && notBefore !== forever && notBefore !== Number(due))
       suspect('queue-later', `it waits until ${notBefore}, but is due at ${due}`)
     return waiting > 0 ? [waitingOf(name!, waiting)] : []
   }
@@ -244,6 +252,14 @@ export class StoreJudge {
         return suspect('queue-dead', `letter ${shown(name)}`, 'it is in the order, but not there')
       case 'remembered':
         return suspect('queue-remembered', `field ${shown(name)}`, 'it is never forgotten')
+      case 'ops':
+        return this.#operations.takeOperation(row)
+      case 'opsEnded':
+        return this.#operations.takeListed(second)
+      case 'opNotes':
+        return this.#operations.takeNote(name)
+      case 'opCounts':
+        return this.#operations.takeCounts(second, row.slice(2))
       case 'forget':
         return suspect('queue-remembered', `field ${shown(name)}`, 'it is to be forgotten, but not there')
     }

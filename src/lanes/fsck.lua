@@ -18,8 +18,14 @@
 --   'deadOrder'   {id}: of no letter
 --   'remembered'  {field}: never forgotten
 --   'forget'      {field}: of nothing that is remembered
+--   'ops'         {operation, state, when it was queued, began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
+--                 cancelled: 1 or 0}; {operation} when its record cannot be read
+--   'opsEnded'    {place, "<ms> <operation>"}
+--   'opNotes'     {operation}: of no record
+--   'opCounts'    {'total', what it says, what the minutes say…}
 --   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
 --   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
+--   'opsOf'       the key of that name: {operation}, the first in it that has no record
 --
 -- An item is described: "<id> <lane> <bytes> <priority> <tenant by its envelope or -> <attempts> <key or ->", or "? <bytes>" when it cannot
 -- be read.
@@ -62,14 +68,16 @@ local function scan(command, key, from, row_of)
   return answer
 end
 
+local function is_record(text) return #text == (byte(text, rest_at) == 43 and record_bytes or plain_bytes) end
+
 local function lane_row(name, record)
-  if #record ~= record_bytes then return {name} end
+  if not is_record(record) then return {name} end
   local head, tail, bytes, held = struct.unpack(record_format, record)
-  local ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones = 0, 0, 0, 0, 0, 0, 0
+  local ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones, paced = 0, 0, 0, 0, 0, 0, 0, 0
   if byte(record, rest_at) == 43 then
-    ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones = struct.unpack(rest_format, record, rest_at + 1)
+    ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones, paced = struct.unpack(rest_format, record, rest_at + 1)
   end
-  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, wait, parked_ones, behind_ones)
+  local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, wait, parked_ones, behind_ones, paced)
   insert(row, is_weighted and redis.call('HGET', weights, name) or '1')
   insert(row, held < cap_of_lane and '1' or '0')
   insert(row, 1, name)
@@ -142,7 +150,7 @@ local sections = {
 -- First the places without a priority, then the ranked: a place there is written with an 'r'.
 function sections.waiting(from, name)
   local record = redis.call('HGET', lanes, name)
-  if not record or #record ~= record_bytes then return {''} end
+  if not record or not is_record(record) then return {''} end
   local head, tail, bytes = struct.unpack(record_format, record)
   local answer, left, rank = {'', {format('%.0f', bytes)}}, most, tonumber(match(from, '^r(%d+)$'))
   if not rank then
@@ -171,6 +179,54 @@ function sections.waiting(from, name)
   return answer
 end
 
+-- Of a queue that is not tracked there are none.
+local base = sub(store, 1, -6)
+
+local function operation_row(name, record)
+  if #record < 27 then return {name, '0'} end
+  local state, _, _, queued, began, ended = struct.unpack('>BI4I4I6I6I6', record)
+  local header = match(record, '^[^\30]*\30([^\30]*)\30', 28)
+  if not header then return {name, '0'} end
+  local index, mark = track.index_of(header), redis.call('HEXISTS', base .. 'opCancels', name)
+  local indexed = index and (redis.call('ZSCORE', index, name) and '1' or '0') or '-'
+  local row = numbers(state, queued, began, ended)
+  insert(row, 1, name)
+  insert(row, indexed)
+  insert(row, tostring(mark))
+  return row
+end
+
+function sections.ops(from)
+  if not track then return {''} end
+  return scan('HSCAN', base .. 'ops', from, operation_row)
+end
+
+function sections.opsEnded(from)
+  local first, key = tonumber(from), base .. 'opsEnded'
+  local page = redis.call('LRANGE', key, first, first + most - 1)
+  local answer = {#page == most and format('%.0f', first + most) or ''}
+  for i = 1, #page do answer[#answer + 1] = {format('%.0f', first + i), page[i]} end
+  return answer
+end
+
+function sections.opNotes(from) return scan('HSCAN', base .. 'opNotes', from, without(base .. 'ops')) end
+
+function sections.opCounts()
+  local row = {'total', redis.call('HGET', base .. 'opCounts', 'total') or '0 0 0'}
+  local fields = redis.call('HGETALL', base .. 'opCounts')
+  for i = 1, #fields, 2 do
+    if fields[i] ~= 'total' then row[#row + 1] = fields[i + 1] end
+  end
+  return {'', row}
+end
+
+function sections.opsOf(_, name)
+  for _, operation in ipairs(redis.call('ZRANGE', base .. 'opsOf:' .. name, 0, 999)) do
+    if redis.call('HEXISTS', base .. 'ops', operation) == 0 then return {'', {operation}} end
+  end
+  return {''}
+end
+
 local function stray(prefix, owners, name)
   if redis.call('EXISTS', prefix .. name) == 0 or owners(name) then return {''} end
   return {'', {}}
@@ -186,10 +242,12 @@ for i = 2, #counters do totals[#totals + 1] = known[counters_at + i] or '0' end
 for _, key in ipairs({later_items, dead, lanes, items_at, remembered, weights, objects, behind, parked}) do totals[#totals + 1] = redis.call('HLEN', key) end
 totals[#totals + 1] = is_weighted and 1 or 0
 totals[#totals + 1] = redis.call('ZCARD', leases)
+totals[#totals + 1] = redis.call('HLEN', base .. 'ops')
 
 -- The lease that lapses last tells of most that claims, renewals and extensions do without a trace in the counters.
 local marks = concat(totals, ' ') .. format(' %.0f %d %d ', last_turn, redis.call('ZCARD', turns), redis.call('ZCARD', later))
   .. concat(redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES'), ' ')
+  .. format(' %d %d', redis.call('LLEN', base .. 'opsEnded'), redis.call('HLEN', base .. 'opCancels'))
 
 local reply = {'seen', marks, totals}
 for at = 7, #argv, 3 do reply[#reply + 1] = sections[argv[at]](argv[at + 1], argv[at + 2]) end

@@ -17,6 +17,7 @@ export type LookAtStore = (most: number, asks: readonly FsckAsk[]) => Promise<Fs
 const sections = [
   ...['lanes', 'turns', 'later', 'laterItems', 'leases'],
   ...['objects', 'behind', 'parked', 'dead', 'deadOrder', 'remembered', 'forget'],
+  ...['ops', 'opsEnded', 'opNotes', 'opCounts'],
 ]
 
 // A piece takes Redis about 5 µs, most of it for the description of an item: 2 ms for a step.
@@ -64,8 +65,8 @@ function stepOf(asks: readonly FsckAsk[], from: number): FsckAsk[] {
 async function lookAtOnce(queue: string, look: LookAtStore, before: StoreJudge): Promise<StoreJudge | undefined> {
   let known = before
   for (let i = 0; i < tries; i += 1) {
-    const { waiting, behind, later, held, dead, parked, objects, lanes, leases, remembered } = known.counts
-    const pieces = waiting + behind + later + held + dead + parked + objects + lanes + leases + remembered
+    const { waiting, behind, later, held, dead, parked, objects, lanes, leases, remembered, operations } = known.counts
+    const pieces = waiting + behind + later + held + dead + parked + objects + lanes + leases + remembered + operations
     if (pieces > piecesAtOnce) return undefined
     const lists = known.waitingLanes()
     const asks = [...beginning(), ...lists]

@@ -36,9 +36,12 @@ local function waits(lane, items, bytes)
   count('bytes', bytes)
 end
 
--- Lets an item wait behind what waits there.
-local function line_up(lane, item)
-  local priority, place = priority_of(item), tail_of[lane]
+-- Places and texts of those that have lined up, not written yet, and their bytes.
+local texts, used_texts, text_bytes = {}, 0, 0
+
+-- Lets an item wait behind what waits there. Whoever reads items afterwards lets the texts be written first.
+local function line_up(lane, item, priority)
+  local place, size = tail_of[lane], #item
   enters(lane)
   if priority == 0 then
     tail_of[lane] = place + 1
@@ -48,8 +51,16 @@ local function line_up(lane, item)
     redis.call('ZADD', ranked_prefix .. name_of[lane], rank_of(priority, number, false), struct.pack('>I6', place))
     ranked_of[lane] = ranked_of[lane] + 1
   end
-  redis.call('HSET', items_at, place_field(name_of[lane], place), item)
-  waits(lane, 1, #item)
+  texts[used_texts + 1], texts[used_texts + 2] = place_field(name_of[lane], place), item
+  used_texts, text_bytes, bytes_of[lane] = used_texts + 2, text_bytes + size, bytes_of[lane] + size
+end
+
+local function write_texts()
+  if used_texts == 0 then return end
+  in_pieces('HSET', items_at, texts)
+  count('waiting', used_texts / 2)
+  count('bytes', text_bytes)
+  texts, used_texts, text_bytes = {}, 0, 0
 end
 
 -- Puts held items, {id, field, name, item} each, back at the heads of their lanes, the oldest first. They stay at their places.
@@ -86,6 +97,7 @@ local function untried(item) return (string.gsub(item, '^(%S+) %d+ (%S+) %d+ %d+
 
 -- Beyond most_dead the oldest letter gives way.
 local function bury(lane, id, item, reason)
+  if track then track.fails(id, reason) end
   redis.call('HSET', dead, id, format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
   redis.call('ZADD', dead_order, now, id)
   dead_of[lane] = dead_of[lane] + 1
@@ -104,16 +116,21 @@ local function read_lease(token)
   if not text then return nil end
   local holder, claimed, at = match(text, '^(%S+ %S+ (%d+))()')
   local lease, size = {token = token, holder = holder, claimed = claimed}, 0
-  local ids, fields, names, place_in = {}, {}, {}, {}
+  local ids, fields, names, keys, place_in = {}, {}, {}, {}, {}
+  local held = is_ordered and '^ (%S+) ((%S+) ......)() %%(%S*)()' or '^ (%S+) ((%S+) ......)()'
   while true do
-    local id, field, name, after = match(text, '^ (%S+) ((%S+) ......)()', at)
+    local id, field, name, after, key, after_key = match(text, held, at)
     if not id then break end
-    size, at = size + 1, after
+    size, at = size + 1, after_key or after
     ids[size], fields[size], names[size], place_in[id] = id, field, name, size
+    if key then keys[size] = key end
   end
-  lease.size, lease.left, lease.ids, lease.fields, lease.names, lease.place_in = size, size, ids, fields, names, place_in
+  lease.size, lease.left, lease.ids, lease.fields, lease.names, lease.keys, lease.place_in = size, size, ids, fields, names, keys, place_in
   return lease
 end
+
+-- Where an item lies, and its key, as a lease says it.
+local function held_at(field, key) return is_ordered and field .. ' %' .. key or field end
 
 -- The item at this place of the lease is not held under it any more.
 local function release(lease, i)
@@ -129,21 +146,19 @@ local function write_lease(lease)
   end
   local pieces = {lease.holder}
   for i = 1, lease.size do
-    if lease.ids[i] then pieces[#pieces + 1], pieces[#pieces + 2] = lease.ids[i], lease.fields[i] end
+    if lease.ids[i] then pieces[#pieces + 1], pieces[#pieces + 2] = lease.ids[i], held_at(lease.fields[i], lease.keys[i]) end
   end
   redis.call('SET', held_prefix .. lease.token, table.concat(pieces, ' '))
 end
 
--- What lies at these places, of any number.
-local function items_at_fields(fields, first, last)
+-- Of any number.
+local function items_of(lease, first, last)
   local items = {}
   for from = first, last, 1000 do
-    for _, item in ipairs(redis.call('HMGET', items_at, unpack(fields, from, math.min(from + 999, last)))) do items[#items + 1] = item end
+    for _, item in ipairs(redis.call('HMGET', items_at, unpack(lease.fields, from, math.min(from + 999, last)))) do items[#items + 1] = item end
   end
   return items
 end
-
-local function items_of(lease, first, last) return items_at_fields(lease.fields, first, last) end
 
 -- So many items have become ready: as many of those that wait for work hear their names, unless nothing is given.
 local function wake_idle(ready)

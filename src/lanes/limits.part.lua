@@ -31,26 +31,37 @@ end
 local function may_give(lane)
   local most = cap_of_lane - held_of[lane] - planned[lane]
   if lane_every == 0 then return most end
-  return math.min(most, left_of_rate(paced_of[lane], lane_every, lane_at_once) - planned[lane])
+  return math.min(most, left_of_rate(paced_of[lane] or 0, lane_every, lane_at_once) - planned[lane])
 end
 
--- How many a lane may hold as long as others wait, and how many lanes may be above that.
-local function share_limits(wanted)
+-- A lane may be in line although its rate is used up: another definition has lowered it, or someone has resumed the lane.
+local function is_spent(lane) return lane_every > 0 and left_of_rate(paced_of[lane] or 0, lane_every, lane_at_once) < 1 end
+
+-- How many a lane may hold as long as others wait, and how many lanes may be above that, when so many are given. Those above hold more
+-- than half of their share each, for it is rounded down.
+local function share_limits(given)
   if share == 0 then return math.huge, 0 end
-  return math.max(1, math.floor(share * (held_in_all() + wanted))), math.ceil(1 / share)
+  return math.max(1, math.floor(share * (held_in_all() + given))), math.ceil(2 / share)
 end
 
--- Nothing of the lane is given before then.
+-- Nothing of the lane is given before then. One that is paused is never due.
 local function wait_until(lane, ms)
+  if not_before[lane] == forever then return end
   not_before[lane] = math.max(not_before[lane], math.ceil(ms))
   redis.call('ZADD', later, not_before[lane], '@' .. name_of[lane])
 end
 
--- A lane gives one more. One that has used up its rate waits for more of it.
+-- Until there is more of the lane's rate. What was given under another rate counts as far as this one has room for it.
+local function wait_for_rate(lane)
+  paced_of[lane] = math.min(paced_of[lane] or 0, now + lane_at_once)
+  wait_until(lane, paced_of[lane] + lane_every - lane_at_once)
+end
+
+-- A lane gives one more.
 local function pace_lane(lane)
   if lane_every == 0 then return end
-  paced_of[lane] = math.max(paced_of[lane], now) + lane_every
-  if left_of_rate(paced_of[lane], lane_every, lane_at_once) < 1 then wait_until(lane, paced_of[lane] + lane_every - lane_at_once) end
+  paced_of[lane] = math.max(paced_of[lane] or 0, now) + lane_every
+  if is_spent(lane) then wait_for_rate(lane) end
 end
 
 -- How many may be given now, of n; and whether it is the rate that allows no more.
@@ -71,12 +82,13 @@ local function pace_store(given)
   return math.ceil(paced_until + store_every - store_at_once)
 end
 
-local function is_full(lane) return waits_in(lane) + behind_of[lane] + later_of[lane] >= most_backlog end
+local function is_full(lane) return waits_in(lane) + (behind_of[lane] or 0) + later_of[lane] >= most_backlog end
 
 local function full_reason() return format('the backlog of its tenant is full: %.0f', most_backlog) end
 
 -- Room for one more at the end of the lane: its first item is dropped, and counted. Answers whether there was one.
 local function drop_oldest(lane)
+  write_texts()
   local field = head_of[lane] < tail_of[lane] and place_field(name_of[lane], head_of[lane])
   if field then
     head_of[lane] = head_of[lane] + 1
@@ -91,7 +103,11 @@ local function drop_oldest(lane)
   redis.call('HDEL', items_at, field)
   left_of[lane] = left_of[lane] + 1
   waits(lane, -1, -#item)
+  if track then
+    track.unmark(match(item, '^%S+'))
+    track.fails(match(item, '^%S+'), 'it gave way to newer ones of its tenant')
+  end
   count('dropped', 1)
-  if is_ordered then pass_on({lane}, {item}) end
+  if is_ordered then pass_on({lane}, {key_of(item)}) end
   return true
 end

@@ -23,6 +23,9 @@ export interface QueueLimits {
 
 const rateWords = (rate: Rate | undefined): number[] => (rate ? [rate.perMs / rate.max, rate.perMs] : [0, 0])
 
+/** In how many ms a tenant that has used up its rate may have one more, by these words; 0 without a rate of its own. */
+export const laneEveryMs = (words: string): number => Number(words.split(' ')[5] ?? 0)
+
 /** '' without any. */
 export function limitWords(limits: QueueLimits): string {
   const { inFlightPerTenant = 0, inFlight = 0, maxShare = 0, rate, ratePerTenant, backlog = 0, overflow } = limits

@@ -4,9 +4,9 @@
 -- The words are those of the two acts, from ARGV[6] and ARGV[15] on.
 
 if #ARGV == 22 and ARGV[6] == 'accept' and ARGV[12] == '1' and ARGV[15] == 'claim' and ARGV[17] ~= '' then
-  local known = redis.call('HMGET', KEYS[1], 'revision', 'born', 'waiting', 'paused', 'weighted', ARGV[7], ARGV[16], 'in', 'held', 'ordered', 'limits')
+  local known = redis.call('HMGET', KEYS[1], 'revision', 'born', 'waiting', 'paused', 'weighted', ARGV[7], ARGV[16], 'in', 'held', 'ordered', 'limits', 'track')
   local id = string.match(ARGV[14], '^(%S+) 0 ')
-  if known[1] == ARGV[8] and known[2] == ARGV[9] and (known[3] or '0') == '0' and known[4] ~= '1' and known[5] ~= '1' and known[10] ~= '1' and not known[11]
+  if known[1] == ARGV[8] and known[2] == ARGV[9] and (known[3] or '0') == '0' and known[4] ~= '1' and known[5] ~= '1' and known[10] ~= '1' and not known[11] and not known[12]
     and tonumber(known[6] or 0) < tonumber(ARGV[10]) and (known[7] or ARGV[21]) == ARGV[21] and id then
     local now, lease_ms, n = tonumber(ARGV[1]), tonumber(ARGV[19]), tonumber(ARGV[18])
     if not now then
@@ -28,7 +28,7 @@ if #ARGV == 22 and ARGV[6] == 'accept' and ARGV[12] == '1' and ARGV[15] == 'clai
       redis.call('SET', ARGV[3] .. ARGV[17], ARGV[20] .. ' ' .. ARGV[21] .. ' ' .. written_now .. ' ' .. id .. ' ' .. field)
       redis.call('ZADD', KEYS[7], now + lease_ms, ARGV[17])
       redis.call('HSET', KEYS[3], ARGV[13],
-        struct.pack('<ddddd', tail + 1, tail + 1, 0, held + 1, left) .. '-----------------------------------------------------------------')
+        struct.pack('<ddddd', tail + 1, tail + 1, 0, held + 1, left) .. '-------------------------')
       redis.call('HSET', KEYS[1], ARGV[7], ARGV[11], 'in', string.format('%.0f', (known[8] or 0) + 1),
         'held', string.format('%.0f', (known[9] or 0) + 1))
       local in_ms = -1

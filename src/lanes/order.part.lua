@@ -14,7 +14,9 @@ local first_behind, next_behind = {}, {}
 -- Fields and items that save() writes into `behind`.
 local to_lay = {}
 
-local function key_of(item) return match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ %-?%d+ (%S+) %d*\n') end
+local no_key = ''
+
+local function key_of(item) return match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ %-?%d+ (%S+) %d*\n') or no_key end
 
 local function object_field(lane, key) return name_of[lane] .. ' ' .. key end
 
@@ -34,16 +36,17 @@ local function load_objects(fields)
 end
 
 local function lay_behind()
+  if #to_lay == 0 then return end
   in_pieces('HSET', behind, to_lay)
+  count('behind', #to_lay / 2)
   to_lay = {}
 end
 
--- An item comes: answers whether it may line up. Else it lies behind the owner of its key.
-local function admits(lane, item)
-  local key = is_ordered and key_of(item)
-  if not key then return true end
+-- An item of this key comes: answers whether it may line up. Else it lies behind the owner of its key.
+local function admits(lane, item, key)
+  if key == no_key then return true end
   local field = object_field(lane, key)
-  load_objects({field})
+  if first_behind[field] == nil then load_objects({field}) end
   if not first_behind[field] then
     first_behind[field], next_behind[field] = 0, 0
     return true
@@ -54,18 +57,24 @@ local function admits(lane, item)
   end
   to_lay[#to_lay + 1], to_lay[#to_lay + 2] = field .. ' ' .. struct.pack('>I6', next_behind[field]), item
   next_behind[field] = next_behind[field] + 1
-  behind_of[lane], bytes_of[lane] = behind_of[lane] + 1, bytes_of[lane] + #item
-  count('behind', 1)
+  behind_of[lane], bytes_of[lane] = (behind_of[lane] or 0) + 1, bytes_of[lane] + #item
   count('bytes', #item)
   return false
 end
 
--- Items are gone for good, or among the dead letters: the next of their objects line up, in this order. Answers how many.
-local function pass_on(lanes_of_gone, gone)
+-- An item comes to wait, or to lie behind another: answers whether it waits. One that was tried before is its key's owner still.
+local function line_up_or_behind(lane, item)
+  if is_ordered and match(item, '^%S+ %d+ %S+ (%d+) ') == '0' and not admits(lane, item, key_of(item)) then return false end
+  line_up(lane, item, priority_of(item))
+  return true
+end
+
+-- Items of these keys are gone for good, or among the dead letters: the next of their objects line up, in this order. Answers how many.
+local function pass_on(lanes_of_gone, keys_of_gone)
   local fields, its_lane, taken, from_lane = {}, {}, {}, {}
-  for i = 1, #gone do
-    local key = key_of(gone[i])
-    if key then fields[#fields + 1], its_lane[#its_lane + 1] = object_field(lanes_of_gone[i], key), lanes_of_gone[i] end
+  for i = 1, #keys_of_gone do
+    local key, lane = keys_of_gone[i], lanes_of_gone[i]
+    if key ~= no_key then fields[#fields + 1], its_lane[#its_lane + 1] = object_field(lane, key), lane end
   end
   load_objects(fields)
   for i = 1, #fields do
@@ -79,34 +88,51 @@ local function pass_on(lanes_of_gone, gone)
     end
   end
   lay_behind()
+  local bytes = 0
   for from = 1, #taken, 1000 do
     local till = math.min(from + 999, #taken)
     for i, item in ipairs(redis.call('HMGET', behind, unpack(taken, from, till))) do
-      local lane = from_lane[from + i - 1]
-      behind_of[lane], bytes_of[lane] = behind_of[lane] - 1, bytes_of[lane] - #item
-      count('behind', -1)
-      count('bytes', -#item)
-      line_up(lane, item)
+      local lane, size = from_lane[from + i - 1], #item
+      behind_of[lane], bytes_of[lane], bytes = behind_of[lane] - 1, bytes_of[lane] - size, bytes + size
+      line_up(lane, item, priority_of(item))
     end
   end
   in_pieces('HDEL', behind, taken)
+  count('behind', -#taken)
+  count('bytes', -bytes)
   return #taken
+end
+
+-- The same lane by lane, so that who lines up first does not hang on what a claim looks at first.
+local function pass_on_by_lane(lanes_of_gone, keys_of_gone)
+  local at = {}
+  for i = 1, #keys_of_gone do at[i] = i end
+  table.sort(at, function(a, b)
+    local lane_a, lane_b = lanes_of_gone[a], lanes_of_gone[b]
+    if lane_a ~= lane_b then return name_of[lane_a] < name_of[lane_b] end
+    return a < b
+  end)
+  local their_lanes, sorted = {}, {}
+  for i = 1, #at do their_lanes[i], sorted[i] = lanes_of_gone[at[i]], keys_of_gone[at[i]] end
+  return pass_on(their_lanes, sorted)
 end
 
 -- An item has had its last attempt: its object is parked if that is the queue's way, else it is a dead letter. Answers whether it is one,
 -- and the next of its object may line up.
 local function give_up(lane, id, item, reason)
-  local key = parks and key_of(item)
-  if not key or redis.call('HLEN', parked) >= most_parked then
+  local key = parks and key_of(item) or no_key
+  if key == no_key or redis.call('HLEN', parked) >= most_parked then
     bury(lane, id, item, reason)
     return true
   end
+  if track then track.fails(id, reason) end
   redis.call('HSET', parked, object_field(lane, key), format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
-  parked_of[lane] = parked_of[lane] + 1
+  parked_of[lane] = (parked_of[lane] or 0) + 1
   return false
 end
 
-function save_objects()
+function save_items()
+  write_texts()
   lay_behind()
   local there, gone = {}, {}
   for field, first in pairs(first_behind) do

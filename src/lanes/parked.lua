@@ -24,6 +24,10 @@ local function discard_behind(lane, field)
   if #places > 0 then
     for _, item in ipairs(redis.call('HMGET', behind, unpack(places))) do
       bytes_of[lane] = bytes_of[lane] - #item
+      if track then
+        track.unmark(match(item, '^%S+'))
+        track.cancels(match(item, '^%S+'), 'it was discarded with its parked object')
+      end
       count('bytes', -#item)
     end
     redis.call('HDEL', behind, unpack(places))
@@ -47,7 +51,8 @@ for i = 7, #ARGV do
     local lane = lane_of(lane_name_of(item))
     if act == 'resume' then
       ends(lane, field)
-      line_up(lane, untried(item))
+      if track then track.begins_anew(match(item, '^%S+'), item) end
+      line_up(lane, untried(item), priority_of(item))
     elseif discard_behind(lane, field) then
       ends(lane, field)
       first_behind[field], left_of[lane] = false, left_of[lane] + 1

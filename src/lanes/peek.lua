@@ -25,7 +25,7 @@ local function waiting_of(lane, wanted)
 end
 
 local reply, at = {'next'}, {}
-for _, lane in ipairs(plan(n)) do
+for _, lane in ipairs((plan(n, 0))) do
   at[lane] = at[lane] or {items = waiting_of(lane, planned[lane]), next = 1}
   reply[#reply + 1] = at[lane].items[at[lane].next]
   at[lane].next = at[lane].next + 1

@@ -2,11 +2,14 @@
 -- place and the rest of its turn.
 --
 -- Where no lane may have more than a share of what is in flight, those above theirs are passed over, and keep their places, as long as
--- another in line is below its own. They are never more than the share goes into one. When all are above, the one that holds least is
--- next: whoever never ends what it holds would have everything otherwise.
-local function plan(wanted)
-  local order, had_credit, ordered = {}, {}, 0
-  local most_held, passed_at_most = share_limits(wanted)
+-- another in line is below its own. When all are above, the one that holds least is next: whoever never ends what it holds would have
+-- everything otherwise.
+--
+-- `already`: how many this claim has given before. Answers the lanes in order, their credit before, and those that have to leave the line
+-- first, for their rate is used up: then there may be more to give.
+local function plan(wanted, already)
+  local order, had_credit, spent, ordered = {}, {}, {}, 0
+  local most_held, passed_at_most = share_limits(already + wanted)
   local line = {}
   local names = redis.call('ZRANGE', turns, 0, wanted - 1 + passed_at_most)
   load_lanes(names)
@@ -21,6 +24,8 @@ local function plan(wanted)
     local at, in_line, passed = 1, #line, {}
     while ordered < wanted and at <= in_line do
       local lane = line[at]
+      local is_out = limits and planned[lane] == 0 and is_spent(lane)
+      if is_out then spent[#spent + 1] = lane end
       local has = tail_of[lane] - head_of[lane] + ranked_of[lane] - planned[lane]
       local most = limits and math.min(has, may_give(lane), most_held - held_of[lane] - planned[lane]) or has
       local turn = credit_of[lane] > 0 and credit_of[lane] or weight_of[lane]
@@ -39,27 +44,43 @@ local function plan(wanted)
           end
         end
       end
-      if given < math.min(turn, has, wanted - ordered + given) then passed[#passed + 1] = lane end
+      if limits and not is_out and given < math.min(turn, has, wanted - ordered + given) then passed[#passed + 1] = lane end
       at = at + 1
     end
     return passed
   end
 
+  -- All that hold least are given one each, in line, then all that hold one more: as many steps as items are given.
   local function serve_least(lanes_above)
-    while ordered < wanted do
-      local least, its_held = nil, math.huge
-      for _, lane in ipairs(lanes_above) do
-        local in_flight = held_of[lane] + planned[lane]
-        if in_flight < its_held and waits_in(lane) > planned[lane] and may_give(lane) > 0 then least, its_held = lane, in_flight end
+    local function in_flight(at) return held_of[lanes_above[at]] + planned[lanes_above[at]] end
+    local by_held, joined, active, level = {}, 0, {}, 0
+    for at = 1, #lanes_above do by_held[at] = at end
+    table.sort(by_held, function(a, b)
+      local held_by_a, held_by_b = in_flight(a), in_flight(b)
+      if held_by_a ~= held_by_b then return held_by_a < held_by_b end
+      return a < b
+    end)
+    while ordered < wanted and (#active > 0 or joined < #by_held) do
+      if #active == 0 then level = in_flight(by_held[joined + 1]) end
+      while joined < #by_held and in_flight(by_held[joined + 1]) == level do
+        joined = joined + 1
+        active[#active + 1] = by_held[joined]
       end
-      if not least then return end
-      ordered = ordered + 1
-      order[ordered], planned[least] = least, planned[least] + 1
-      credit_of[least], turn_of[least] = 0, next_turn()
+      table.sort(active)
+      local still = {}
+      for _, at in ipairs(active) do
+        local lane = lanes_above[at]
+        if ordered < wanted and waits_in(lane) > planned[lane] and may_give(lane) > 0 then
+          ordered = ordered + 1
+          order[ordered], planned[lane], still[#still + 1] = lane, planned[lane] + 1, at
+          credit_of[lane], turn_of[lane] = 0, next_turn()
+        end
+      end
+      active, level = still, level + 1
     end
   end
 
   local passed = serve_by_turns()
-  if passed_at_most > 0 then serve_least(passed) end
-  return order, had_credit
+  if passed_at_most > 0 and #spent == 0 then serve_least(passed) end
+  return order, had_credit, spent
 end

@@ -78,12 +78,15 @@ export interface LeaseRecord {
 export function readLease(packed: Buffer): LeaseRecord {
   const text = packed.toString('latin1')
   const [head, worker, start, claimed] = /^(\S+) (\S+) (\d+)/.exec(text)!
-  const items = [...text.slice(head.length).matchAll(/ (\S+) ((\S+) [\s\S]{6})/gy)]
+  const items = [...text.slice(head.length).matchAll(/ (\S+) ((\S+) [\s\S]{6})(?: %\S*)?/gy)]
   return {
     ...{ worker: worker!, start: start!, claimedMs: Number(claimed) },
     items: items.map(([, id, field, lane]) => ({ id: id!, lane: lane!, field: Buffer.from(field!, 'latin1') })),
   }
 }
+
+/** Before a lane's name where it stands among what waits for a time; no item's id begins with it. */
+export const throttleMark = '@'
 
 /** As a time until which a lane waits: until someone resumes it. */
 export const forever = 2 ** 52

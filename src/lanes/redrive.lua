@@ -17,7 +17,8 @@ for i = 6, #ARGV do
     redis.call('HDEL', dead, ARGV[i])
     redis.call('ZREM', dead_order, ARGV[i])
     dead_of[lane] = dead_of[lane] - 1
-    if admits(lane, item) then line_up(lane, item) end
+    if track then track.begins_anew(ARGV[i], item) end
+    line_up_or_behind(lane, item)
     redriven = redriven + 1
   end
 end

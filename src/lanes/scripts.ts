@@ -2,6 +2,7 @@
 import type { LaneKeys } from '../redis/keys.ts'
 import { defineScript, type ScriptArg } from '../redis/script.ts'
 import { limitWords, type QueueLimits } from './limits.ts'
+import { type OperationRow, readRow as readOperation, type Track, trackWords } from './operation.ts'
 
 /** Every script is given this. */
 export interface StoreInput {
@@ -48,12 +49,16 @@ const withMemory = (input: StoreInput): string[] => [...storeKeys(input), input.
 const parts = {
   around: [new URL('./store.part.lua', import.meta.url)],
   within: [
+    new URL('./operations.part.lua', import.meta.url),
     new URL('./items.part.lua', import.meta.url),
     new URL('./order.part.lua', import.meta.url),
     new URL('./limits.part.lua', import.meta.url),
   ],
 }
 export const plannedParts = { ...parts, within: [...parts.within, new URL('./plan.part.lua', import.meta.url)] }
+/** Acts of a call: settle has to be among them, and comes first. */
+export const settlePart = new URL('./settle.part.lua', import.meta.url)
+export const claimPart = new URL('./claim.part.lua', import.meta.url)
 
 export interface MakeInput extends StoreInput {
   revision: number
@@ -65,6 +70,8 @@ export interface MakeInput extends StoreInput {
   /** After its last attempt the object of an item is set aside. */
   parks: boolean
   limits: QueueLimits
+  /** Undefined: not tracked. */
+  track?: Track | undefined
   applied: readonly number[]
   weights: Readonly<Record<string, number>>
 }
@@ -81,6 +88,7 @@ export const makeScript = defineScript({
     input.ordered ? 1 : 0,
     input.parks ? 1 : 0,
     limitWords(input.limits),
+    trackWords(input.track),
     input.applied.length,
     ...input.applied,
     ...Object.entries(input.weights).flat(),
@@ -107,7 +115,20 @@ export interface SendInput extends StoreInput {
   process: string
   n: number
   items: readonly SentItem[]
+  /** Of a tracked queue: what is shown instead of the data of some. */
+  inputs?: readonly ShownInput[] | undefined
 }
+
+/** What is shown of an item instead of its data. */
+export interface ShownInput {
+  id: string
+  shown: string
+}
+
+export const inputWords = (inputs: readonly ShownInput[]): ScriptArg[] => [
+  inputs.length,
+  ...inputs.flatMap(({ id, shown }) => [id, shown]),
+]
 
 export type SendReply = { kind: 'sent'; nowMs: number; words: readonly string[] } | { kind: 'late' } | { kind: 'gone' }
 
@@ -121,6 +142,7 @@ export const sendScript = defineScript({
     input.n,
     laneLimits.callMs,
     laneLimits.onceMs,
+    input.items.length,
     ...input.items.flatMap((item) => [
       item.id,
       item.lane,
@@ -132,18 +154,22 @@ export const sendScript = defineScript({
       item.fingerprint,
       item.envelope,
     ]),
+    ...(input.inputs ? inputWords(input.inputs) : []),
   ],
   reply: ([kind, now, ...words]: ['sent', string, ...string[]] | ['late'] | ['gone']): SendReply =>
     kind === 'sent' ? { kind, nowMs: Number(now), words } : { kind },
 })
+
+/** No token begins with it. */
+export const cancelMark = '!'
 
 export const renewScript = defineScript({
   file: new URL('./renew.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { leaseMs: number; tokens: readonly string[] }) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.leaseMs, ...input.tokens],
-  /** The tokens that hold nothing any more. */
-  reply: ([, ...lost]: ['renewed', ...string[]]) => lost,
+  /** The tokens that hold nothing any more; and, behind `cancelMark`, items that someone wants cancelled. */
+  reply: ([, ...words]: ['renewed', ...string[]]) => words,
 })
 
 export interface ExtendInput extends StoreInput {
@@ -220,6 +246,61 @@ export const enterScript = defineScript({
   keys: (input: EnterInput) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.act, input.worker, input.start],
   reply: ([kind, handedBack = 0]: ['entered', number] | ['left'] | ['gone']) => ({ kind, handedBack }),
+})
+
+export const dropScript = defineScript({
+  file: new URL('./drop.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { name: string; bytes: number; most: number }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.name, input.bytes, input.most],
+  reply: ([, items, bytes]: ['dropped', number, number]) => ({ items, bytes }),
+})
+
+export const cancelScript = defineScript({
+  file: new URL('./cancel.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { id: string }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.id],
+  reply: ([kind]: ['cancelled' | 'asked' | 'unknown' | 'gone'] | ['ended', number]) => kind,
+})
+
+export interface NoteInput extends StoreInput {
+  token: string
+  id: string
+  /** JSON; '' for none. */
+  progress: string
+  lines: readonly string[]
+}
+
+export const noteScript = defineScript({
+  file: new URL('./note.lua', import.meta.url),
+  parts,
+  keys: (input: NoteInput) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.token, input.id, input.progress, ...input.lines],
+  reply: ([kind]: ['noted' | 'stale' | 'gone']) => kind,
+})
+
+export type OperationsAsk =
+  | { act: 'get'; names: readonly string[] }
+  /** `before`: the last of the page before. */
+  | { act: 'of'; object: string; before: { queuedMs: number; name: string } | undefined; most: number }
+
+export interface SeenOperations {
+  nowMs: number
+  rows: readonly OperationRow[]
+}
+
+/** Undefined when there is no such store. */
+export const operationsScript = defineScript({
+  file: new URL('./operations.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { ask: OperationsAsk; detail: boolean }) => storeKeys(input),
+  args: ({ ask, detail, ...input }) => [
+    ...[...storeArgs(input), ask.act, detail ? 1 : 0],
+    ...(ask.act === 'get' ? ask.names : [ask.object, ask.before?.queuedMs ?? '', ask.before?.name ?? '', ask.most]),
+  ],
+  reply: ([kind, now, ...rows]: ['seen', string, ...string[][]] | ['gone']): SeenOperations | undefined =>
+    kind === 'seen' ? { nowMs: Number(now), rows: rows.map(readOperation) } : undefined,
 })
 
 export const peekScript = defineScript({

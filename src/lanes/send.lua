@@ -8,7 +8,9 @@
 -- ARGV[7] n            number of its flush, growing by one
 -- ARGV[8] call_ms      for how long the answer is remembered
 -- ARGV[9] once_ms      for how long an idempotency key is
--- ARGV[10…] items      each: id, lane, key or '', delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope
+-- ARGV[10] items       how many
+-- ARGV[11…] rest       items, each: id, lane, key or '', delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope; then, if the
+--                      sender knows that the queue is tracked, as the act 'inputs' has it: how many follow, each: id, what is shown
 --
 -- Replies {'sent', now, word…}  when, in ms; per item: its id; 'duplicate <id>', what an earlier one was answered; 'reused', the
 --                               idempotency key was used for another body, or 'full <items>', so much of its tenant waits already: nothing of
@@ -19,6 +21,8 @@
 local argv = ARGV
 local remembered, forget = KEYS[15], KEYS[16]
 local process, n, call_ms, once_ms = 'call:' .. argv[6], tonumber(argv[7]), tonumber(argv[8]), tonumber(argv[9])
+local items = tonumber(argv[10])
+local last_at = 10 + 9 * items
 
 if not revision then return {'gone'} end
 
@@ -33,7 +37,7 @@ local written_now = format('%.0f', now)
 local reply, names, fresh, ready = {'sent', written_now}, {}, {}, 0
 
 -- Twice as many as this call can add, so that it never grows by what is over.
-local over = redis.call('ZRANGEBYSCORE', forget, '-inf', now, 'LIMIT', 0, math.min(1000, 2 + math.ceil(#argv / 4)))
+local over = redis.call('ZRANGEBYSCORE', forget, '-inf', now, 'LIMIT', 0, math.min(1000, 2 + math.ceil(last_at / 4)))
 if #over > 0 then
   redis.call('HDEL', remembered, unpack(over))
   redis.call('ZREM', forget, unpack(over))
@@ -61,21 +65,26 @@ local function enter(id, lane, key, delay, ttl, priority, envelope)
   if is_ordered and key ~= '' then priority = priority .. ' ' .. key end
   local item = table.concat({id, expires, name_of[lane], '0', '0', written_now, priority, '\n' .. envelope}, ' ')
   count('in', 1)
+  if track then track.enters(id, item) end
   if delay > 0 then
     redis.call('HSET', later_items, id, item)
     redis.call('ZADD', later, now + delay, id)
     later_of[lane] = later_of[lane] + 1
     -- Nothing was due earlier: someone has to know of it.
     if redis.call('ZRANK', later, id) == 0 then ready = ready + 1 end
-  elseif admits(lane, item) then
-    line_up(lane, item)
+  elseif line_up_or_behind(lane, item) then
     ready = ready + 1
   end
 end
 
-for at = 10, #argv, 9 do names[#names + 1] = argv[at + 1] end
+if track and argv[last_at + 1] then
+  local said = {}
+  for at = last_at + 2, #argv, 2 do said[argv[at]] = argv[at + 1] end
+  track.inputs(said)
+end
+for at = 11, last_at, 9 do names[#names + 1] = argv[at + 1] end
 load_all(names)
-for at = 10, #argv, 9 do
+for at = 11, last_at, 9 do
   local id, lane, once, fingerprint = argv[at], loaded[argv[at + 1]], argv[at + 6], argv[at + 7]
   local word = answered(once, fingerprint) or limits and is_full(lane) and format('full %.0f', most_backlog)
   if not word then

@@ -2,6 +2,7 @@
 --
 -- Words  groups  how many follow, each: token, outcome, how many, then the items' ids with what the outcome needs:
 --                'ack'                    done: id
+--                'done'                   the same of a tracked queue: id, output
 --                'back'                   never begun, goes to the head of its lane with one attempt less: id
 --                'retry'                  id, ms from now, reason; after its last attempt it is a dead letter
 --                'dead'                   id, reason
@@ -14,23 +15,30 @@
 local acts, argv = {}, ARGV
 
 function acts.settle()
-  local words_of = {ack = 1, back = 1, retry = 3, dead = 2, throttle = 2}
+  local words_of = {ack = 1, done = 2, back = 1, retry = 3, dead = 2, throttle = 2}
 
-  -- Items that are gone, or dead letters, and their lanes: others of their objects may be next.
+  -- Keys of items that are gone, or dead letters, and their lanes: others of their objects may be next.
   local gone, lanes_of_gone
 
-  local function goes(lane, item) gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = item, lane end
+  local function goes(lane, key) gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = key, lane end
 
-  -- Ends an attempt of an item that lay at `field`; without ms it was the last. Answers whether it waits at once.
-  local function fail(lane, id, field, item, claimed, ms, reason)
-    local after, attempts = tried(item, claimed)
-    redis.call('HDEL', items_at, field)
+  -- Ends an attempt of the item at this place of a lease; without ms it was the last. Answers whether it waits at once.
+  local function fail(lane, id, lease, i, item, ms, reason)
+    local after, attempts = tried(item, lease.claimed)
+    redis.call('HDEL', items_at, lease.fields[i])
+    if track and track.wants_cancelled(id) then
+      track.gives_away(lane, id)
+      if is_ordered then goes(lane, lease.keys[i]) end
+      return 0
+    end
     if not ms or most_attempts > 0 and attempts >= most_attempts then
-      if give_up(lane, id, after, reason) then goes(lane, after) end
+      if give_up(lane, id, after, reason) and is_ordered then goes(lane, lease.keys[i]) end
     elseif ms <= 0 then
-      line_up(lane, after)
+      if track then track.retries(id, reason) end
+      line_up(lane, after, priority_of(after))
       return 1
     else
+      if track then track.retries(id, reason) end
       redis.call('HSET', later_items, id, after)
       redis.call('ZADD', later, now + ms, id)
       later_of[lane] = later_of[lane] + 1
@@ -41,10 +49,11 @@ function acts.settle()
   -- What becomes of an item that is not done: answers how many wait at once.
   local function become(outcome, lease, i, first, back)
     local lane, item = loaded[lease.names[i]], redis.call('HGET', items_at, lease.fields[i])
-    local id, field = argv[first], lease.fields[i]
-    if outcome == 'retry' then return fail(lane, id, field, item, lease.claimed, tonumber(argv[first + 1]), argv[first + 2]) end
-    if outcome == 'dead' then return fail(lane, id, field, item, lease.claimed, nil, argv[first + 1]) end
-    back[#back + 1] = {id = id, field = field, name = lease.names[i], item = item}
+    local id = argv[first]
+    if outcome == 'retry' then return fail(lane, id, lease, i, item, tonumber(argv[first + 1]), argv[first + 2]) end
+    if outcome == 'dead' then return fail(lane, id, lease, i, item, nil, argv[first + 1]) end
+    if track then track.returns(id) end
+    back[#back + 1] = {id = id, field = lease.fields[i], name = lease.names[i], item = item}
     if outcome == 'back' then
       enters(lane)
       return 1
@@ -82,21 +91,30 @@ function acts.settle()
   local function settle_group(at, place, stale, back)
     local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
     local step, done, ready = words_of[outcome], {}, 0
+    local is_done = outcome == 'ack' or outcome == 'done'
     local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
     load_all(names)
+    if track then
+      local ids = {}
+      for n = 1, #names do ids[n] = argv[said_at[n]] end
+      track.load(ids)
+    end
     for n = 1, #names do
       local lane = loaded[names[n]]
       held_of[lane] = held_of[lane] - 1
-      if outcome == 'ack' then
+      if limits and gives(lane) then enters(lane) end
+      if is_done then
+        if track then
+          track.unmark(argv[said_at[n]])
+          track.succeeds(argv[said_at[n]], outcome == 'done' and argv[said_at[n] + 1])
+        end
         done[n], left_of[lane] = lease.fields[of_lease[n]], left_of[lane] + 1
+        if is_ordered then goes(lane, lease.keys[of_lease[n]]) end
       else
         ready = ready + become(outcome, lease, of_lease[n], said_at[n], back)
       end
     end
-    if outcome == 'ack' then
-      if is_ordered then
-        for n, item in ipairs(items_at_fields(done, 1, #done)) do goes(loaded[names[n]], item) end
-      end
+    if is_done then
       remove_items(done)
       count('out', #names)
     end

@@ -1,7 +1,7 @@
 -- What all scripts of lanes/ begin with: the keys of a store, its lanes as they were and as they are to be.
 --
 -- KEYS[1] store        hash  revision (fence of accept), born (revision of the creation), defined (revision whose options these
---                            are), attempts, paused, pausedAt (ms), weighted, ordered, parks, limits; turn (number given last); paced (ms);
+--                            are), attempts, paused, pausedAt (ms), weighted, ordered, parks, limits, track; turn (number given last); paced (ms);
 --                            applied:<partition>; worker:<name> -> its start; waiting, behind, held, bytes (now);
 --                            in, out, expired, dropped, discarded (ever)
 -- KEYS[2] turns        zset  lane -> its number in line: exactly the lanes that can give
@@ -21,7 +21,8 @@
 -- KEYS[14] parked      hash  lane .. ' ' .. key -> "<ms>\30<reason>\30<item>"
 -- ARGV[1] now            ms; '' means the server's clock (tests pass a number)
 -- ARGV[2] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
--- ARGV[3] held_prefix   .. token: "<worker> <start> <claimed ms>", then for each item that it holds " <id> <lane> <place>"
+-- ARGV[3] held_prefix   .. token: "<worker> <start> <claimed ms>", then for each item that it holds " <id> <lane> <place>";
+--                        of an ordered queue " %<key>" follows, or " %"
 -- ARGV[4] wake           channel on which the idle hear their names
 -- ARGV[5] asked          fields of the store that this script asks for besides, with spaces between them
 --
@@ -36,10 +37,10 @@ local now, asked = tonumber(ARGV[1]), ARGV[5]
 local format, sub, byte = string.format, string.sub, string.byte
 
 -- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked, behind and paced, or
--- in their place dashes: mostly they are all 0. It has 105 bytes: a hash with a value of more than 64 is a table from its first field
--- on, and its cost does not grow with its lanes.
-local record_format, rest_format = '<ddddd', '<dddddddd'
-local record_bytes, rest_at = 105, 41
+-- dashes: mostly they are all 0. So many dashes that it has more than 64 bytes: a hash with such a value is a table from its first
+-- field on, and its cost does not grow with its lanes.
+local record_format, rest_format, plain_format = '<ddddd', '<dddddddd', '<dddddc25'
+local rest_at, plain_bytes, record_bytes = 41, 65, 105
 
 if not now then
   local time = redis.call('TIME')
@@ -48,13 +49,15 @@ end
 
 -- Read and written with one command each: for a single item that is what a call costs.
 local counters = {'turn', 'waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
-local read = {'revision', 'attempts', 'paused', 'weighted', 'born', 'ordered', 'parks', 'limits', 'paced', unpack(counters)}
+local read = {'revision', 'attempts', 'paused', 'weighted', 'born', 'ordered', 'parks', 'limits', 'paced', 'track', unpack(counters)}
 for name in string.gmatch(asked, '%S+') do read[#read + 1] = name end
 local known = redis.call('HMGET', store, unpack(read))
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
 local is_weighted, born = known[4] == '1', tonumber(known[5])
 local is_ordered, parks = known[6] == '1', known[7] == '1'
-local counters_at, asked_at = 9, 9 + #counters
+-- "<mode> <1 when some fields are not to be shown>", of a tracked queue (operations.part.lua).
+local tracking, track = known[10], nil
+local counters_at, asked_at = 10, 10 + #counters
 -- "<held per lane> <held in all> <share> <ms per item> <ms of them at once> <the same per lane> <backlog per lane> <overflow>", 0 for none.
 local limits = known[8]
 local function cap_in(words)
@@ -68,14 +71,16 @@ local turn_before = tonumber(known[counters_at + 1] or 0)
 local last_turn = turn_before
 
 local long_name = string.rep('-', 65)
-local no_rest = string.rep('-', record_bytes - rest_at + 1)
+local no_rest = string.rep('-', plain_bytes - rest_at + 1)
 -- Places of a new lane begin in the middle: there is room before them for what is put back.
-local no_record = struct.pack(record_format, 2 ^ 40, 2 ^ 40, 0, 0, 0) .. no_rest
+local no_record = struct.pack(plain_format, 2 ^ 40, 2 ^ 40, 0, 0, 0, no_rest)
 
 -- A lane is a number here, and what is known of it lies in these lists: a table for each would cost as much as all else.
 local lane_count, loaded, counted = 0, {}, {}
 local name_of, weight_of, head_of, tail_of, bytes_of, held_of, left_of = {}, {}, {}, {}, {}, {}, {}
-local ranked_of, later_of, dead_of, not_before, credit_of, parked_of, behind_of, paced_of = {}, {}, {}, {}, {}, {}, {}, {}
+local ranked_of, later_of, dead_of, not_before, credit_of = {}, {}, {}, {}, {}
+-- Of the lanes that have any, in an ordered queue or one with rates.
+local parked_of, behind_of, paced_of = {}, {}, {}
 -- Whether it is in line; the number that it is to have there; how many items it is to give.
 local gave, turn_of, planned = {}, {}, {}
 
@@ -102,7 +107,6 @@ local function load_lane(name, record, weight)
       paced_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
   else
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
-    parked_of[lane], behind_of[lane], paced_of[lane] = 0, 0, 0
   end
   gave[lane] = gives(lane)
 end
@@ -175,10 +179,11 @@ end
 local function line_lanes_up()
   local numbers, count_of_numbers, out = {}, 0, {}
   for lane = 1, lane_count do
+    local turn = turn_of[lane]
     if gives(lane) then
-      enters(lane)
-      if turn_of[lane] then
-        numbers[count_of_numbers + 1], numbers[count_of_numbers + 2] = turn_text(turn_of[lane]), name_of[lane]
+      if not (turn or gave[lane]) then turn = next_turn() end
+      if turn then
+        numbers[count_of_numbers + 1], numbers[count_of_numbers + 2] = turn_text(turn), name_of[lane]
         count_of_numbers = count_of_numbers + 2
       end
       gave[lane] = true
@@ -186,7 +191,7 @@ local function line_lanes_up()
       if gave[lane] then out[#out + 1] = name_of[lane] end
       gave[lane], credit_of[lane] = false, 0
     end
-    turn_of[lane] = false
+    if turn then turn_of[lane] = false end
   end
   in_pieces('ZREM', turns, out)
   in_pieces('ZADD', turns, numbers)
@@ -198,28 +203,44 @@ local function line_lanes_up()
   end
 end
 
--- What else save() has to write (order.part.lua).
-local save_objects
+-- What else save() has to write (order.part.lua, operations.part.lua).
+local save_items, save_operations
+
+-- What a lane has used of its rate: nothing, once that is over.
+local function pace_to_keep(lane)
+  local paced = paced_of[lane] or 0
+  if paced == 0 or paced > now then return paced end
+  if not_before[lane] == 0 then redis.call('ZREM', KEYS[5], '@' .. name_of[lane]) end
+  return 0
+end
 
 -- Every script's last step before its reply: turns, records and counts as they are now.
 local function save()
-  if save_objects then save_objects() end
+  if save_items then save_items() end
+  if save_operations then save_operations() end
   line_lanes_up()
   local records, count_of_records, gone = {}, 0, {}
+  local has_more = next(parked_of) or next(behind_of) or next(paced_of)
   for lane = 1, lane_count do
-    local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_of[lane] + behind_of[lane]
-    if paced_of[lane] <= now then paced_of[lane] = 0 end
+    local parked_ones, behind_ones, paced = 0, 0, 0
+    if has_more then parked_ones, behind_ones, paced = parked_of[lane] or 0, behind_of[lane] or 0, pace_to_keep(lane) end
+    local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_ones + behind_ones
     local is_empty = tail_of[lane] - head_of[lane] + held_of[lane] + rest == 0
     -- There is nothing of it but what it has used of its rate: kept as long as that counts.
-    if is_empty and paced_of[lane] > 0 then redis.call('ZADD', KEYS[5], math.ceil(paced_of[lane]), '@' .. name_of[lane]) end
-    if not is_empty or paced_of[lane] > 0 then
-      records[count_of_records + 1], records[count_of_records + 2] = name_of[lane], struct.pack(record_format, head_of[lane],
-        tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane])
-        .. (rest + credit_of[lane] + paced_of[lane] == 0 and no_rest or '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane],
-          not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane], paced_of[lane]))
-      count_of_records = count_of_records + 2
-    else
+    if is_empty and paced > 0 then redis.call('ZADD', KEYS[5], math.ceil(paced), '@' .. name_of[lane]) end
+    if is_empty and paced == 0 then
       gone[#gone + 1] = name_of[lane]
+    else
+      records[count_of_records + 1] = name_of[lane]
+      if rest + credit_of[lane] + paced == 0 then
+        records[count_of_records + 2] = struct.pack(plain_format, head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane],
+          left_of[lane], no_rest)
+      else
+        records[count_of_records + 2] = struct.pack(record_format, head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane])
+          .. '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_ones,
+            behind_ones, paced)
+      end
+      count_of_records = count_of_records + 2
     end
   end
   in_pieces('HSET', lanes, records)

@@ -20,11 +20,14 @@ import {
 } from './acts.ts'
 import { readLease } from './record.ts'
 import {
+  cancelMark,
   type EnterInput,
   type ExtendInput,
   type ExtendReply,
   enterScript,
   extendScript,
+  type NoteInput,
+  noteScript,
   renewScript,
   type SendInput,
   type SendReply,
@@ -67,9 +70,11 @@ export class LaneStore {
     return this.#work.ask('accept', acceptAct(accept))
   }
 
-  /** Answers the tokens that hold nothing any more. */
-  renew(tokens: readonly string[], leaseMs: number): Promise<string[]> {
-    return this.#run(renewScript, { tokens, leaseMs })
+  /** Answers the tokens that hold nothing any more. `cancelled` hears of each item that someone wants cancelled. */
+  async renew(tokens: readonly string[], leaseMs: number, cancelled?: (id: string) => void): Promise<string[]> {
+    const words = await this.#run(renewScript, { tokens, leaseMs })
+    for (const word of words) if (word.startsWith(cancelMark)) cancelled?.(word.slice(cancelMark.length))
+    return words.filter((word) => !word.startsWith(cancelMark))
   }
 
   extend(input: Own<ExtendInput>): Promise<ExtendReply> {
@@ -82,6 +87,11 @@ export class LaneStore {
 
   enter(input: Own<EnterInput>): Promise<{ kind: string; handedBack: number }> {
     return this.#run(enterScript, input)
+  }
+
+  /** What a handler says of its operation; `stale` when it does not hold the item any more. */
+  note(input: Own<NoteInput>): Promise<'noted' | 'stale' | 'gone'> {
+    return this.#run(noteScript, input)
   }
 
   /** Whoever waited under this name is not woken any more: another one is. */

@@ -54,7 +54,7 @@ export class Work {
     this.#asked = []
     for (let from = 0; from < asked.length; ) {
       const till = endOfCall(asked, from)
-      void this.#call(asked.slice(from, till))
+      void this.#call(till - from === asked.length ? asked : asked.slice(from, till))
       from = till
     }
   }
@@ -62,9 +62,11 @@ export class Work {
   async #call(asked: readonly Asked[]): Promise<void> {
     this.#flying += 1
     try {
-      const input = { ...this.#input(), acts: asked.map(({ act }) => act) }
+      const { keys, nowMs } = this.#input()
+      const input = { keys, nowMs, acts: asked.map(({ act }) => act) }
       const replies = await runScript(this.#ground.connection.redis, workScript, input)
-      for (const [i, { answer }] of asked.entries()) answer(replies[i])
+      // Claims come last in a call and first in its answer: handlers begin while the rest is still being noted.
+      for (let i = asked.length - 1; i >= 0; i -= 1) asked[i]!.answer(replies[i])
     } catch (error) {
       for (const { fail } of asked) fail(error)
     } finally {

@@ -1,11 +1,12 @@
 /**
  * How far the partitions reach, for whoever waits for more: one per process, however many wait.
  *
- * Hints tell it at once. They get lost, so once a second one command looks at the partitions that someone waits for and
- * that were quiet. What it says may be too little for a second.
+ * Hints tell it at once, and answers do of this process's own lone events. Hints get lost, so once a second one command looks
+ * at the partitions that someone waits for and that were quiet. What it says may be too little for a second.
  */
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
+import { answersChannel } from '../redis/keys.ts'
 import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
 import { type LogHint, readHint } from './hint.ts'
 import type { Namespace } from './namespace.ts'
@@ -15,6 +16,8 @@ export interface GrowthContext extends LoopContext {
   namespace: Namespace
   connection: Connection
   hints: Hints
+  /** Under which this process publishes. */
+  process: string
   /** The log was seen to reach this seq. */
   saw(partition: number, seq: number): void
 }
@@ -78,11 +81,17 @@ export class LogGrowth {
     this.#lasts[partition] = last
     this.#context.saw(partition, last)
     const waiters = this.#waiters[partition]!
-    for (const waiter of [...waiters]) {
+    for (const waiter of waiters) {
       if (waiter.above >= last) continue
       waiters.delete(waiter)
       waiter.wake(hint)
     }
+  }
+
+  /** A hint, or the answer to a lone event of this process: of those no hint comes while nobody else listens. */
+  heard(partition: number, hint: LogHint): void {
+    this.#heardAt[partition] = this.#context.clock.monotonicMs()
+    this.reached(partition, hint.last, hint)
   }
 
   async stop(deadlineMs: number): Promise<void> {
@@ -91,15 +100,14 @@ export class LogGrowth {
   }
 
   async #start(): Promise<void> {
-    const { namespace, hints, connection, clock } = this.#context
+    const { namespace, hints, connection, process } = this.#context
     const listening = namespace.partitions.map(({ wake }, partition) =>
-      hints.listen(wake, (message) => {
-        this.#heardAt[partition] = clock.monotonicMs()
-        const hint = readHint(message)
-        this.reached(partition, hint.last, hint)
-      }),
+      hints.listen(wake, (message) => this.heard(partition, readHint(message))),
     )
-    this.#unlisten.push(...(await Promise.all(listening)))
+    const unlisten = await Promise.all(listening)
+    // Only within the time of the others: publish.lua takes it for a sign that this process is one of those who listen to them.
+    const unlistenAnswers = await hints.listen(answersChannel(namespace.name, process), () => undefined)
+    this.#unlisten.push(unlistenAnswers, ...unlisten)
     this.#loop = startLoop(this.#context, 'log.growth', () => this.#look())
     this.#unlisten.push(
       connection.onReady(() => {

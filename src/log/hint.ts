@@ -6,7 +6,7 @@
 import type { Entry } from './entry.ts'
 
 export interface LogHint {
-  /** The partition's last seq before, and now. */
+  /** The partition's last seq before, Infinity when unknown; and now. */
   before: number
   last: number
   /** "tenant:type" of all events, one per line; '' when unknown. */

@@ -16,18 +16,24 @@ const looksPerStep = 4_096
 const lookBytesPerStep = 1024 * 1024
 // Holds are kept to twice the limits; beyond that a forgotten one would fill Redis and stop everybody.
 const hardFactor = 2
+const never = 1e15
 
 interface TrimInput {
   keys: PartitionKeys
   ageSeq: number
   maxEvents: number
   maxBytes: number
+  /** How many times over its limits the log must be for holds to give way. */
+  hardFactor?: number
 }
 
 export const trimScript = defineScript({
   file: new URL('./trim.lua', import.meta.url),
   keys: ({ keys }: TrimInput) => [keys.log, keys.meta, keys.heads, keys.headsOld, keys.holds],
-  args: ({ ageSeq, maxEvents, maxBytes }) => [ageSeq, maxEvents, maxBytes, hardFactor, looksPerStep, lookBytesPerStep],
+  args: ({ ageSeq, maxEvents, maxBytes, hardFactor: factor = hardFactor }) => [
+    ...[ageSeq, maxEvents, maxBytes, factor],
+    ...[looksPerStep, lookBytesPerStep],
+  ],
   reply: ([, removed, lost, more, holder]: ['trimmed', number, number, 'more' | 'done', string]) => ({
     removed,
     lost,
@@ -62,6 +68,11 @@ export class Retainer {
     let total = 0
     for (const partition of this.#context.namespace.partitions.keys()) total += await this.trimPartition(partition)
     return total
+  }
+
+  /** Lets a partition have no more than so many bytes, as far as nobody needs what is older. */
+  async trimTo(partition: number, maxBytes: number): Promise<number> {
+    return this.#trim(partition, { ...(await this.#trimLimits()), maxBytes, hardFactor: never })
   }
 
   /** Trims one partition, unless this process is already at it. */

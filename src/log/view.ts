@@ -5,6 +5,7 @@ import { kindOf } from '../envelope.ts'
 import { defaultTenant, type Event, limits } from '../event.ts'
 import { checkTenant, checkText } from '../event-checks.ts'
 import { compilePattern, type Pattern } from '../pattern.ts'
+import { checkKnown } from '../unknown-name.ts'
 import { readCursor, seqBefore } from './cursor.ts'
 import type { LogRecord } from './entry.ts'
 import { dropHold, placeHold } from './holds.ts'
@@ -35,10 +36,14 @@ export interface LogSource {
   read<T>(ask: (redis: Redis, namespace: Namespace) => Promise<T>, timeoutMs?: number): Promise<T>
 }
 
+const knownOfHistory = new Set(['tenant', 'limit', 'before'])
+const knownOfRead = new Set(['since', 'until', 'match'])
+
 export function createLogView(source: LogSource): LogView {
   return {
     get: (id) => source.read((redis, namespace) => readEvent(redis, namespace, String(id))),
     async history(key, { tenant = defaultTenant, ...options } = {}) {
+      checkKnown(options, knownOfHistory)
       const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
       return source.read((redis, namespace) => readHistory(redis, namespace, object, options))
     },
@@ -55,6 +60,7 @@ const checkHoldName = (name: string): string => checkText('hold', name, 128)
 
 /** Merges the partitions by seq, which is the server's clock: close to the order in which things happened. */
 async function* readLog(source: LogSource, options: ReadOptions): AsyncGenerator<Event, void, undefined> {
+  checkKnown(options, knownOfRead)
   const matcher = options.match === undefined ? undefined : compilePattern(options.match)
   const lasts = await source.read(readLasts)
   const starts = startOf(options.since, lasts.length)

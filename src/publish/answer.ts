@@ -2,12 +2,10 @@
 import { BusbarError, shown } from '../errors.ts'
 import { idWriter } from '../event.ts'
 import type { Call, Conditions, Published } from './call.ts'
-import type { Exception, FlushReply } from './scripts.ts'
-
-type Stored = Extract<FlushReply, { kind: 'stored' }>
+import type { Exception, StoredReply } from './scripts.ts'
 
 /** Answers all calls of a flush; `events` is how many were sent. */
-export function settleCalls(calls: readonly Call[], events: number, partition: number, reply: Stored): void {
+export function settleCalls(calls: readonly Call[], events: number, partition: number, reply: StoredReply): void {
   const { exceptions } = reply
   const prevs = new Prevs(reply.prevs)
   let exception = 0

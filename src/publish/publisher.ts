@@ -16,7 +16,7 @@ import type { Telemetry } from '../runtime/telemetry.ts'
 import { failCall, refusalOf, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
 import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
-import { type FlushReply, publishScript } from './scripts.ts'
+import { type FlushReply, publishScript, type StoredReply } from './scripts.ts'
 
 export interface PublisherOptions {
   process: string
@@ -34,7 +34,7 @@ export interface PublisherContext {
   telemetry: Telemetry
   /** Called every few thousand events of a partition: time to look at retention. */
   grown(partition: number): void
-  /** A lone event was stored: whoever waits for it in this process need not wait for its hint. */
+  /** A lone event was stored: whoever waits for it in this process need not wait for a hint, which may not come. */
   stored(partition: number, hint: LogHint): void
 }
 
@@ -232,15 +232,26 @@ export class Publisher {
         lane.sinceGrowth = 0
         this.#context.grown(lane.partition)
       }
-      const { before, last, prevs } = reply
-      if (before !== undefined)
-        this.#context.stored(lane.partition, { before, last, kinds: '', entry: [`${last}-0`, [prevs, flush.records]] })
+      this.#tell(lane.partition, flush, reply)
       settleCalls(flush.calls, flush.events, lane.partition, reply)
     } else {
-      const error = BusbarError.of('WRITE_REFUSED', { problem: `flush ${flush.input.n} was ${reply.kind}` })
+      const error =
+        reply.kind === 'closed'
+          ? BusbarError.of('PUBLISHING_CLOSED')
+          : BusbarError.of('WRITE_REFUSED', { problem: `flush ${flush.input.n} was ${reply.kind}` })
       for (const call of flush.calls) failCall(call, error)
     }
     this.#finish(lane)
+  }
+
+  /** The stored answer of a repeated flush does not say what was before; the one that got lost may have been all there was to hear. */
+  #tell(partition: number, { tries, events, records, input }: Flush, reply: StoredReply): void {
+    const { before, last, prevs, exceptions } = reply
+    const { kinds } = input
+    if (before !== undefined)
+      this.#context.stored(partition, { before, last, kinds, entry: [`${last}-0`, [prevs, records]] })
+    else if (tries > 1 && events === 1 && exceptions.length === 0)
+      this.#context.stored(partition, { before: Number.POSITIVE_INFINITY, last, kinds, entry: undefined })
   }
 
   #unanswered(lane: Lane, flush: Flush, error: Error): void {

@@ -25,18 +25,21 @@ export type Exception =
   | readonly [first: number, kind: 'gone']
   | readonly [first: number, kind: 'duplicate', last: string, events: string | number, prev: string]
 
-export type FlushReply =
-  | {
-      kind: 'stored'
-      last: number
-      /** Of the stored events, joined by spaces; empty for null. */
-      prevs: string
-      exceptions: readonly Exception[]
-      /** Of a lone event: the partition's last seq before it. */
-      before?: number
-    }
-  | { kind: 'late' }
-  | { kind: 'malformed' }
+export interface StoredReply {
+  kind: 'stored'
+  last: number
+  /** Of the stored events, joined by spaces; empty for null. */
+  prevs: string
+  exceptions: readonly Exception[]
+  /** Of a lone event: the partition's last seq before it. */
+  before?: number
+}
+
+export type FlushReply = StoredReply | { kind: 'closed' } | { kind: 'late' } | { kind: 'malformed' }
+
+type RawStored = ['stored', last: string, prevs: string, ...([before: string] | Exception[])]
+
+const noExceptions: readonly Exception[] = []
 
 export const publishScript = defineScript({
   file: new URL('./publish.lua', import.meta.url),
@@ -49,6 +52,7 @@ export const publishScript = defineScript({
     keys.delayed,
     keys.delayedEvents,
   ],
+  keysFrom: ({ keys }) => keys,
   args: ({ keys, process, n, floor, nowUs, kinds, live, options, records, objects }) => [
     process,
     n,
@@ -62,17 +66,12 @@ export const publishScript = defineScript({
     records,
     objects,
   ],
-  reply: ([kind, last, prevs, ...rest]: [
-    'stored' | 'late' | 'malformed',
-    string,
-    string,
-    ...([string] | Exception[]),
-  ]): FlushReply => {
-    if (kind !== 'stored') return { kind }
-    const [before] = rest
-    const stored = { kind, last: Number(last), prevs } as const
-    if (typeof before === 'string') return { ...stored, exceptions: [], before: Number(before) }
-    return { ...stored, exceptions: rest as Exception[] }
+  reply: (raw: RawStored | ['closed', string] | ['late'] | ['malformed']): FlushReply => {
+    if (raw[0] !== 'stored') return { kind: raw[0] }
+    const [kind, last, prevs, before] = raw
+    if (typeof before === 'string')
+      return { kind, last: Number(last), prevs, exceptions: noExceptions, before: Number(before) }
+    return { kind, last: Number(last), prevs, exceptions: raw.slice(3) as Exception[] }
   },
 })
 

@@ -60,6 +60,34 @@ export interface LaneKeys {
   readonly laneWake: string
 }
 
+/** A shard of webhooks: a store of lanes, one lane for each subscription, and what is gathered for them. */
+export interface WebhookKeys extends LaneKeys {
+  readonly deadlines: string
+  readonly announced: string
+  readonly definitions: string
+  readonly hookPrefix: string
+  readonly openPrefix: string
+  readonly attemptsPrefix: string
+  readonly replayPrefix: string
+}
+
+/** URLs that start operations. */
+export interface TriggerKeys {
+  readonly triggers: string
+  readonly triggerSecrets: string
+}
+
+/** What is known of the operations of a tracked queue, in the slot of its store: operations.part.lua makes the same names of its key. */
+export interface OperationKeys {
+  readonly ops: string
+  readonly opNotes: string
+  readonly opsEnded: string
+  readonly opCounts: string
+  readonly opCancels: string
+  readonly opsOfPrefix: string
+  readonly opsWake: string
+}
+
 /** The table of subscriptions and how far they are, in the slot of the group of routers. */
 export interface RouteKeys extends GroupKeys {
   readonly subscriptions: string
@@ -86,7 +114,7 @@ export const keyTable = {
   meta: [
     'hash',
     'for ever',
-    'last, trimmed, events, bytes, lost, headsClosed, delayed; topic:<topic> → events published; last:<topic> → seq of the last flush that had the topic; call:<process> → its last flush and the answer, forgotten an hour later.',
+    'last, trimmed, events, bytes, lost, headsClosed, delayed, closedUntil; topic:<topic> → events published; last:<topic> → seq of the last flush that had the topic; call:<process> → its last flush and the answer, forgotten an hour later.',
   ],
   heads: ['hash', 'two generations', 'Object → seq of its last event, current generation.'],
   headsOld: ['hash', 'until its events are trimmed', 'Object → seq, the generation before.'],
@@ -97,6 +125,11 @@ export const keyTable = {
   once: ['string', '24 hours', 'Idempotency key (hashed) → first answer.'],
   wake: ['channel', 'no storage', 'Hint: the partition has grown.'],
   topicWake: ['channel', 'no storage', 'Hint: a partition has grown by events of this topic.'],
+  answers: [
+    'channel',
+    'no storage',
+    'Nothing is sent here. Who listens hears of its own lone events by their answers.',
+  ],
   group: [
     'hash',
     'while the group is declared',
@@ -108,6 +141,12 @@ export const keyTable = {
   rates: ['hash', 'while the group is declared', 'Partition → events handled a second, and when that was.'],
   groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed; `*` names all."],
   processors: ['hash', 'until removed', 'Processor → its definition as last declared.'],
+  triggers: [
+    'hash',
+    'until removed',
+    'Trigger → hash of its secret, whether it is enabled, times, and its definition.',
+  ],
+  triggerSecrets: ['hash', 'until rotated or removed', 'Hash of a secret → its trigger.'],
   blocked: ['hash', 'until resumed', 'Partition → the event that blocks it and its error.'],
   dead: ['hash', 'until redriven or discarded', 'Event or item id → a dead letter: what it was, error and attempts.'],
   deadOrder: ['zset', 'until redriven or discarded', 'Ids of the dead letters by the time they became that.'],
@@ -157,9 +196,43 @@ export const keyTable = {
   held: [
     'string',
     'until settled or lapsed',
-    'Of one lease: worker, its start, when it was claimed; then the ids and places of its items.',
+    'Of one lease: worker, its start, when it was claimed; then the ids and places of its items, of an ordered queue with their keys.',
   ],
-  laneWake: ['channel', 'no storage', 'Hint: the named ones may claim.'],
+  laneWake: [
+    'channel',
+    'no storage',
+    'Hint: the named ones may claim; an operation is to be cancelled; of webhooks also @<ms>: a batch is due then.',
+  ],
+  deadlines: ['zset', 'until sealed', 'Subscription and sequence of an open batch → ms at which it is due.'],
+  announced: ['set', 'until published', 'Webhooks that were disabled, of which no event tells yet.'],
+  definitions: ['hash', 'while one is registered', 'Webhook → its definition, for whoever dispatches.'],
+  hook: [
+    'hash',
+    'while the webhook is registered',
+    'Revision, secrets, health and counters of a webhook; applied:<partition> → seq up to which events were taken; open:<sequence> → when its open batch began, events and bytes; later:<sequence> → batch that waits to be tried again.',
+  ],
+  open: [
+    'list',
+    'until sealed',
+    'An open batch: how it will be wrapped, then its events with their ids, as they will be sent.',
+  ],
+  attempts: ['list', '30 days', 'The last 100 attempts of a webhook, the newest first.'],
+  replay: ['hash', '24 hours', 'Of one replay: partition → seq up to which events were taken.'],
+  ops: [
+    'hash',
+    '24 hours after its end',
+    'Operation of a tracked queue → its record: state, version, attempts, times, worker, header, input, output or error.',
+  ],
+  opNotes: ['hash', 'with its operation', 'Operation → its progress and its last log lines.'],
+  opsEnded: ['list', '24 hours', 'Ended operations in the order of their ends, to be forgotten.'],
+  opsOf: ['zset', 'with its operations', 'Of one object (hashed): operation → when it was queued.'],
+  opCounts: [
+    'hash',
+    'total while the queue is registered, minutes 24 hours',
+    'Minute → ended operations by outcome, and how long they took.',
+  ],
+  opCancels: ['hash', 'until its item comes up', 'Operation that is to be cancelled → since when.'],
+  opsWake: ['channel', 'no storage', 'Hint: these operations have ended.'],
   subscriptions: ['hash', 'until removed', 'Subscription → its revision, that of its creation, and its definition.'],
   changes: ['zset', 'the last 1,000 removals', 'Subscription → revision of its last change or of its removal.'],
   own: [
@@ -175,11 +248,20 @@ export const keyTable = {
 export type KeyName = keyof typeof keyTable
 
 /** The keys that are written with a time to live, and the longest there is. */
-export const timeToLiveMs: Partial<Record<KeyName, number>> = { once: 86_400_000 }
+export const timeToLiveMs: Partial<Record<KeyName, number>> = {
+  once: 86_400_000,
+  attempts: 2_592_000_000,
+  replay: 86_400_000,
+}
 
 export const namespaceKey = (ns: string): string => `${ns}:{namespace}:namespace`
 
 export const processorsKey = (ns: string): string => `${ns}:{namespace}:processors`
+
+export const triggerKeys = (ns: string): TriggerKeys => ({
+  triggers: `${ns}:{namespace}:triggers`,
+  triggerSecrets: `${ns}:{namespace}:triggerSecrets`,
+})
 
 /** What SCAN finds all keys of a namespace by. */
 export const namespacePattern = (ns: string): string => `${ns}:*`
@@ -189,6 +271,9 @@ export const queuesPattern = (ns: string): string => `${ns}:{queue.*`
 
 /** publish.lua makes the same of a partition's `wake`. */
 export const topicWakeChannel = (ns: string, topic: string): string => `${ns}:wake:${topic}`
+
+/** publish.lua makes the same of a partition's `wake` and the process. */
+export const answersChannel = (ns: string, process: string): string => `${ns}:answers:${process}`
 
 export const liveChannelPrefix = (ns: string): string => `${ns}:live:`
 
@@ -235,8 +320,27 @@ export function processorKeys(ns: string, name: string): ProcessorKeys {
 }
 
 /** A queue's name is of safe characters only; so is a tenant, the name of a lane. */
-export function queueKeys(ns: string, name: string): LaneKeys {
-  const base = `${ns}:{queue.${name}}`
+export const queueKeys = (ns: string, name: string): LaneKeys => laneKeys(`${ns}:{queue.${name}}`)
+
+/** Webhooks lie in so many shards, by their names: a claim serves all of a shard. */
+export const webhookShards = 16
+
+/** A webhook's name, that of its lane, is of safe characters only. */
+export function webhookKeys(ns: string, shard: number | string): WebhookKeys {
+  const base = `${ns}:{webhook.${shard}}`
+  return {
+    ...laneKeys(base),
+    deadlines: `${base}:deadlines`,
+    announced: `${base}:announced`,
+    definitions: `${base}:definitions`,
+    hookPrefix: `${base}:hook:`,
+    openPrefix: `${base}:open:`,
+    attemptsPrefix: `${base}:attempts:`,
+    replayPrefix: `${base}:replay:`,
+  }
+}
+
+function laneKeys(base: string): LaneKeys {
   return {
     store: `${base}:store`,
     turns: `${base}:turns`,
@@ -257,6 +361,19 @@ export function queueKeys(ns: string, name: string): LaneKeys {
     rankedPrefix: `${base}:ranked:`,
     heldPrefix: `${base}:held:`,
     laneWake: `${base}:wake`,
+  }
+}
+
+export function operationKeys(ns: string, queue: string): OperationKeys {
+  const base = `${ns}:{queue.${queue}}`
+  return {
+    ops: `${base}:ops`,
+    opNotes: `${base}:opNotes`,
+    opsEnded: `${base}:opsEnded`,
+    opCounts: `${base}:opCounts`,
+    opCancels: `${base}:opCancels`,
+    opsOfPrefix: `${base}:opsOf:`,
+    opsWake: `${base}:opsWake`,
   }
 }
 
@@ -291,6 +408,8 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   const whole = new Map<string, KeyName>([
     [namespaceKey(ns), 'namespace'],
     [processorsKey(ns), 'processors'],
+    [triggerKeys(ns).triggers, 'triggers'],
+    [triggerKeys(ns).triggerSecrets, 'triggerSecrets'],
   ])
   const prefixes = new Map<string, KeyName>()
   for (const keys of partitions) {
@@ -303,7 +422,8 @@ export function keyRecogniser(ns: string, partitions: readonly PartitionKeys[]):
   }
   return (key) => {
     const found = /^[^:]*:\{[^}]*\}:[^:]*:(?=[\s\S])/.exec(key)
-    return whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined) ?? groupKeyOf(ns, key) ?? queueKeyOf(ns, key)
+    const ofPartition = whole.get(key) ?? (found ? prefixes.get(found[0]) : undefined)
+    return ofPartition ?? groupKeyOf(ns, key) ?? queueKeyOf(ns, key) ?? webhookKeyOf(ns, key)
   }
 }
 
@@ -324,13 +444,37 @@ const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'items'],
   ...['dead', 'deadOrder', 'idle', 'objects', 'behind', 'parked', 'remembered', 'forget'],
+  ...['ops', 'opNotes', 'opsEnded', 'opCounts', 'opCancels'],
 ]
-const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
+const queueKeyPrefixes: readonly string[] = ['ranked', 'held', 'opsOf']
 
 function queueKeyOf(ns: string, key: string): KeyName | undefined {
   const [, itsNs, name = '', of] = queueKeyShape.exec(key) ?? []
   const names = of === undefined ? queueKeyNames : queueKeyPrefixes
   return itsNs === ns && names.includes(name) ? (name as KeyName) : undefined
+}
+
+const webhookKeyShape = /^([^:]+):\{webhook\.[^}]+\}:(\w+)(?::([^:]+)(:[^:]+)?)?$/
+const webhookKeyNames: readonly string[] = [...queueKeyNames, 'deadlines', 'announced', 'definitions']
+const webhookKeyPrefixes: readonly string[] = [...queueKeyPrefixes, 'hook', 'attempts', 'replay']
+
+function webhookKeyOf(ns: string, key: string): KeyName | undefined {
+  const [, itsNs, name = '', of, sequence] = webhookKeyShape.exec(key) ?? []
+  if (itsNs !== ns) return undefined
+  if (sequence !== undefined) return name === 'open' ? name : undefined
+  const names = of === undefined ? webhookKeyNames : webhookKeyPrefixes
+  return names.includes(name) ? (name as KeyName) : undefined
+}
+
+/** What SCAN finds the keys of all shards by. */
+export const webhooksPattern = (ns: string): string => `${ns}:{webhook.*`
+
+/** Of the key of a shard: which one, and the webhook that it is of, for keys that have one. */
+export function webhookKeyParts(ns: string, key: string): { shard: number; webhook: string | undefined } | undefined {
+  const [, itsNs, shard, what, name] = /^([^:]+):\{webhook\.(\d+)\}:(\w+)(?::([^:]+))?/.exec(key) ?? []
+  if (itsNs !== ns) return undefined
+  const isItsOwn = ['hook', 'open', 'attempts', 'ranked'].includes(what!)
+  return { shard: Number(shard), webhook: isItsOwn ? name : undefined }
 }
 
 /** What the key of a queue says. */

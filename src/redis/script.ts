@@ -16,13 +16,28 @@ export interface WrittenArgs {
   readonly count: number
 }
 
-export const writeArg = (text: string): string => `$${Buffer.byteLength(text)}\r\n${text}\r\n`
+export const writeArg = (arg: string | number): string =>
+  typeof arg === 'number' ? writeNumber(String(arg)) : `$${Buffer.byteLength(arg)}\r\n${arg}\r\n`
+
+const writeNumber = (digits: string): string => `$${digits.length}\r\n${digits}\r\n`
+
+export function writeArgs(args: readonly ScriptArg[]): WrittenArgs {
+  let text = ''
+  let count = 0
+  for (const arg of args) {
+    const isWritten = typeof arg === 'object'
+    text += isWritten ? arg.text : writeArg(arg)
+    count += isWritten ? arg.count : 1
+  }
+  return { text, count }
+}
 
 export interface Script<Input, Reply> {
   readonly name: string
   readonly source: string
   readonly sha: string
   keys(input: Input): readonly string[]
+  writtenKeys(input: Input): WrittenArgs
   args(input: Input): readonly ScriptArg[]
   reply(raw: never): Reply
 }
@@ -41,15 +56,26 @@ export function defineScript<Input, Raw, Reply>(definition: {
   /** What scripts that work on the same keys begin with, put behind this one's first line. */
   parts?: ScriptParts
   keys: (input: Input) => readonly string[]
+  /** What alone the keys follow from. Those of a script that is called all the time are written once for each. */
+  keysFrom?: (input: Input) => object
   args: (input: Input) => readonly ScriptArg[]
   reply: (raw: Raw) => Reply
 }): Script<Input, Reply> {
   const source = joined(definition.file, definition.parts)
+  const known = new WeakMap<object, WrittenArgs>()
   return {
     name: definition.file.pathname.split('/').at(-1)!.replace('.lua', ''),
     source,
     sha: createHash('sha1').update(source).digest('hex'),
     keys: definition.keys,
+    writtenKeys(input) {
+      const from = definition.keysFrom?.(input)
+      const before = from && known.get(from)
+      if (before) return before
+      const written = writeArgs(definition.keys(input))
+      if (from) known.set(from, written)
+      return written
+    },
     args: definition.args,
     reply: definition.reply as (raw: never) => Reply,
   }
@@ -68,21 +94,14 @@ function joined(file: URL, parts: ScriptParts | undefined): string {
 
 const isNoScript = (error: unknown): boolean => error instanceof Error && error.message.startsWith('NOSCRIPT')
 
-/** A command as it goes over the wire. ioredis copies and looks at each argument several times. */
-class WrittenCommand extends Command {
+/** A call of a script as it goes over the wire. ioredis copies and looks at each argument several times. */
+class WrittenCall extends Command {
   readonly #text: string
 
-  constructor(name: string, args: readonly (readonly ScriptArg[])[]) {
+  constructor(name: string, which: string, keys: WrittenArgs, args: WrittenArgs) {
     super(name, [], { replyEncoding: 'utf8' })
-    let count = 1
-    let text = writeArg(name)
-    for (const list of args) {
-      for (const arg of list) {
-        count += typeof arg === 'object' ? arg.count : 1
-        text += typeof arg === 'object' ? arg.text : writeArg(String(arg))
-      }
-    }
-    this.#text = `*${count}\r\n${text}`
+    const start = writeArg(name) + writeArg(which) + writeArg(keys.count)
+    this.#text = `*${3 + keys.count + args.count}\r\n${start}${keys.text}${args.text}`
   }
 
   override toWritable(): string {
@@ -95,10 +114,10 @@ export async function runScript<Input, Reply>(
   script: Script<Input, Reply>,
   input: Input,
 ): Promise<Reply> {
-  const keys = script.keys(input)
-  const args = script.args(input)
+  const keys = script.writtenKeys(input)
+  const args = writeArgs(script.args(input))
   const send = (name: string, which: string) =>
-    redis.sendCommand(new WrittenCommand(name, [[which, keys.length], keys, args])) as Promise<unknown>
+    redis.sendCommand(new WrittenCall(name, which, keys, args)) as Promise<unknown>
   let raw: unknown
   try {
     raw = await send('evalsha', script.sha)

@@ -1,6 +1,6 @@
 /** From entries of the log to deliveries: each event once, and who gets it. */
 import { kindOf } from '../envelope.ts'
-import { type Entry, envelopesOf, lastSeqOf } from '../log/entry.ts'
+import { type Entry, envelopesOf, lastSeqOf, prevsOf } from '../log/entry.ts'
 import type { Delivery, Routed, Subscription } from './sink.ts'
 
 export interface Stretch {
@@ -16,12 +16,12 @@ export function deliveriesOf(
   { entries, after, upTo }: Stretch,
   wants: (tenant: string, type: string) => readonly Subscription[],
 ): Delivery[] {
-  const found = new Map<Subscription, Routed[]>()
+  const found = new Map<Subscription, { subscription: Subscription; events: Routed[] }>()
   let start: string | undefined
   let tenant = ''
   let wanting: readonly Subscription[] = []
   for (const entry of entries) {
-    const prevs = entry[1][0].split(' ')
+    const prevs = prevsOf(entry)
     const envelopes = envelopesOf(entry)
     const first = lastSeqOf(entry) - prevs.length + 1
     const end = Math.min(prevs.length, upTo - first + 1)
@@ -36,11 +36,11 @@ export function deliveriesOf(
       if (wanting.length === 0) continue
       const routed = { seq: first + i, tenant, prev: prevs[i]!, envelope }
       for (const subscription of wanting) {
-        const events = found.get(subscription)
-        if (events) events.push(routed)
-        else found.set(subscription, [routed])
+        const delivery = found.get(subscription)
+        if (delivery) delivery.events.push(routed)
+        else found.set(subscription, { subscription, events: [routed] })
       }
     }
   }
-  return [...found].map(([subscription, events]) => ({ subscription, events }))
+  return [...found.values()]
 }

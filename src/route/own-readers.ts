@@ -188,12 +188,14 @@ export class OwnReaders {
       if (own.gone > 1) void this.#remake(own)
       return
     }
+    // It comes forward: there will be more room soon.
+    if (outcome === 'partly') own.failures = 0
     backOff(own, clock.monotonicMs())
     // What has changed comes with the load; where that does not help, the retry asks again.
     if (outcome === 'outdated') return void load().catch(() => undefined)
     if (own.reported) return
     own.reported = true
-    const silent = outcome === 'full' ? 'the backlog of a tenant is full' : 'no answer'
+    const silent = outcome === 'full' || outcome === 'partly' ? 'the backlog of a tenant is full' : 'no answer'
     const problem = typeof outcome === 'object' ? outcome.problem : silent
     report('sink.behind', { subscription: own.subscription.name, problem })
   }

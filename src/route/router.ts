@@ -21,6 +21,7 @@ import type { RouteLog } from './ports.ts'
 import { Routing } from './routing.ts'
 import { commitScript, type Loaded, type Removal, tableScript } from './scripts.ts'
 import type { Sinks } from './stores.ts'
+import type { RouteTable } from './table.ts'
 
 export interface RouterOptions extends LoopContext {
   /** Time as the network has it, also where a test stops the clock. */
@@ -28,6 +29,8 @@ export interface RouterOptions extends LoopContext {
   worker: string
   groupTiming: GroupTiming
   sinks: Sinks
+  /** Subscriptions have come, changed or gone. */
+  changed?(table: RouteTable): void
   /** A removal that another process has not finished. */
   finishRemoval(name: string, removal: Removal): Promise<void>
 }
@@ -166,6 +169,7 @@ export class Router implements Keeper {
         this.#removing = loaded.removing
         return loaded
       },
+      changed: (table) => this.#options.changed?.(table),
       commit: (said) => runScript(redis, commitScript, { keys, said }),
       stale: (partition, epoch) => {
         this.#emitLost(partition, epoch, 'stale')
@@ -176,6 +180,8 @@ export class Router implements Keeper {
 
   async #doChores(): Promise<{ againInMs: number }> {
     const { routing } = this.#running!
+    // Partitions load the table when they begin; who has none would know it by hints alone, and may still post webhooks.
+    if (routing.runs.size === 0) await routing.load()
     for (const run of routing.runs.values()) await run.moveHold()
     await this.#finishRemovals(routing)
     return { againInMs: choresMs }

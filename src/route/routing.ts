@@ -20,6 +20,8 @@ export interface RoutingContext {
   readonly clock: Clock
   readonly telemetry: Telemetry
   load(known: number): Promise<Loaded>
+  /** Subscriptions have come, changed or gone. */
+  changed?(table: RouteTable): void
   commit(said: readonly SaidRoute[]): Promise<Committed>
   /** Redis has another epoch for it: this router is too late. */
   stale(partition: number, epoch: number): void
@@ -109,6 +111,7 @@ export class Routing {
     if (beginning.size > 0) await this.#commits.quiet()
     const loaded = await this.#context.load(this.table.version)
     const changed = this.table.take(loaded)
+    if (changed.length > 0) this.#context.changed?.(this.table)
     for (const run of this.#runs.values()) {
       if (beginning.has(run)) run.begin(loaded, this.table.all())
       else run.take(loaded, changed)

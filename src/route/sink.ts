@@ -22,7 +22,7 @@ export interface Routed {
 
 export interface Subscription {
   readonly name: string
-  readonly kind: 'queue'
+  readonly kind: 'queue' | 'webhook'
   readonly revision: number
   /** The revision of its creation: another one after it was removed and created again. */
   readonly born: number
@@ -38,8 +38,8 @@ export interface Delivery {
   readonly events: readonly Routed[]
 }
 
-/** `full`: there is no room for some of it yet; what came before that was taken. */
-export type Accepted = 'accepted' | 'full' | 'outdated' | 'gone'
+/** `partly`: some of it was taken, and there is no room for the next yet; `full`: there is none for the first. */
+export type Accepted = 'accepted' | 'partly' | 'full' | 'outdated' | 'gone'
 
 export interface RoutedSink {
   /**
@@ -54,6 +54,8 @@ export interface RoutedSink {
    * belongs to a later subscription of that name and stays.
    */
   remove(name: string, revision: number): Promise<void>
+  /** What people may see of a definition's options. Without it, all of them. */
+  shown?(options: Subscription['options']): Subscription['options']
   /** Since when the store hands nothing out, in ms; undefined when it does. For people only. */
   pausedSince?(name: string): Promise<number | undefined>
 }

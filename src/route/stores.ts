@@ -25,6 +25,12 @@ interface Answer {
   at: number
 }
 
+/** Those that are waited for together. */
+interface Waiting {
+  calls: readonly Call[]
+  end(): void
+}
+
 const patienceMs = 1_000
 const lookAgainMs = 100
 
@@ -34,6 +40,8 @@ export class Stores {
   /** The last answer, and the last one of another store than that. */
   #latest: Answer | undefined
   #latestOther: Answer | undefined
+  readonly #waiting = new Set<Waiting>()
+  #timer: Timer | undefined
 
   constructor(sinks: Sinks, clock: Clock) {
     this.#sinks = sinks
@@ -41,12 +49,13 @@ export class Stores {
   }
 
   send(partition: number, deliveries: readonly Delivery[]): Call[] {
-    if (deliveries.length === 0) return []
     const calls: Call[] = []
-    for (const kind of new Set(deliveries.map(({ subscription }) => subscription.kind))) {
-      const ofKind = deliveries.filter(({ subscription }) => subscription.kind === kind)
+    for (let rest = deliveries; rest.length > 0; ) {
+      const { kind } = rest[0]!.subscription
+      const ofKind = rest.filter(({ subscription }) => subscription.kind === kind)
       const answers = this.#accept(kind, partition, ofKind)
-      for (const [i, { subscription }] of ofKind.entries()) calls.push(this.#follow(subscription, answers[i]!))
+      for (let i = 0; i < ofKind.length; i += 1) calls.push(this.#follow(ofKind[i]!.subscription, answers[i]!))
+      rest = ofKind.length === rest.length ? [] : rest.filter(({ subscription }) => subscription.kind !== kind)
     }
     return calls
   }
@@ -63,22 +72,38 @@ export class Stores {
   /** Resolves when all have an outcome, or when those without one are left to themselves. */
   wait(calls: readonly Call[]): Promise<void> {
     return new Promise((resolve) => {
-      let timer: Timer | undefined
-      const look = () => {
-        const silent = calls.filter(({ outcome }) => outcome === undefined)
-        if (silent.every((call) => this.#othersAnswered(call))) resolve()
-        else timer = this.#clock.after(lookAgainMs, look)
-      }
-      timer = this.#clock.after(patienceMs, look)
+      const waiting = { calls, end: resolve }
+      this.#waiting.add(waiting)
+      this.#lookIn(patienceMs)
       let open = calls.length
       for (const { over } of calls)
         void over.then(() => {
           open -= 1
           if (open > 0) return
-          timer?.cancel()
+          this.#waiting.delete(waiting)
           resolve()
         })
     })
+  }
+
+  /** One timer for all: most calls are over long before it is of use to anyone. */
+  #lookIn(ms: number): void {
+    this.#timer ??= this.#clock.after(ms, () => {
+      this.#timer = undefined
+      for (const waiting of this.#waiting) if (waiting.calls.every((call) => this.#isLeft(call))) this.#leave(waiting)
+      if (this.#waiting.size > 0) this.#lookIn(lookAgainMs)
+    })
+  }
+
+  #leave(waiting: Waiting): void {
+    this.#waiting.delete(waiting)
+    waiting.end()
+  }
+
+  /** There is an outcome, or it is not waited for any more. */
+  #isLeft(call: Call): boolean {
+    if (call.outcome !== undefined) return true
+    return this.#clock.monotonicMs() - call.sentAt >= patienceMs && this.#othersAnswered(call)
   }
 
   #accept(kind: string, partition: number, deliveries: readonly Delivery[]): readonly Promise<Accepted>[] {

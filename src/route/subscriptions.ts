@@ -2,7 +2,7 @@
 import type { Redis } from 'ioredis'
 import { didYouMean } from '../did-you-mean.ts'
 import { BusbarError, shown } from '../errors.ts'
-import { checkTenant, checkType } from '../event-checks.ts'
+import { checkParameter, checkTenant, checkType } from '../event-checks.ts'
 import { seqBefore } from '../log/cursor.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { readLasts } from '../log/read.ts'
@@ -32,6 +32,7 @@ export interface SubscriptionFacts {
   kind: Subscription['kind']
   /** Null: nothing comes by itself. */
   match: Pattern | null
+  /** Without what is secret. */
   options: Readonly<Record<string, unknown>>
   /** Raised by every change of the definition. */
   revision: number
@@ -85,11 +86,17 @@ export class Subscriptions implements SubscriptionsView {
   }
 
   async list(): Promise<SubscriptionFacts[]> {
-    return (await this.#all()).map(factsOf)
+    return (await this.#all()).map((each) => this.#factsOf(each))
   }
 
   async get(name: string): Promise<SubscriptionFacts> {
-    return factsOf(await this.#one(name))
+    return this.#factsOf(await this.#one(name))
+  }
+
+  /** As get, for who expects that there may be none: no suggestion is looked for among all the names. */
+  async find(name: string): Promise<SubscriptionFacts | undefined> {
+    const found = await this.stored(name)
+    return found && this.#factsOf(found)
   }
 
   async match(tenant: string, type: string, name?: string): Promise<MatchFacts[]> {
@@ -126,10 +133,20 @@ export class Subscriptions implements SubscriptionsView {
       .sort((a, b) => (a.name < b.name ? -1 : 1))
   }
 
-  async #one(name: string): Promise<Subscription> {
+  /** As it is stored, with what is secret. */
+  async stored(name: string): Promise<Subscription | undefined> {
     const stored = await this.#read((redis, ns) => redis.hget(routeKeys(ns.name).subscriptions, String(name)))
-    if (stored === null) throw await this.#notFound(name)
-    return readSubscription(name, stored)
+    return stored === null ? undefined : readSubscription(name, stored)
+  }
+
+  #factsOf({ name, kind, match, options, revision }: Subscription): SubscriptionFacts {
+    return { name, kind, match, options: this.#options.sinks[kind]?.shown?.(options) ?? options, revision }
+  }
+
+  async #one(name: string): Promise<Subscription> {
+    const stored = await this.stored(name)
+    if (!stored) throw await this.#notFound(name)
+    return stored
   }
 
   #notFound(name: string): Promise<BusbarError> {
@@ -179,26 +196,7 @@ export class Subscriptions implements SubscriptionsView {
   }
 }
 
-/** Nothing is published here: what cannot be an event's is a wrong parameter. */
-function checkParameter(check: (value: unknown) => string, given: string): void {
-  try {
-    check(given)
-  } catch (error) {
-    const { field, value, problem } = (error as BusbarError).details as {
-      field: string
-      value: string
-      problem: string
-    }
-    throw BusbarError.of('PARAMETER_INVALID', { name: field, value, problem }, error)
-  }
-}
-
 const changed = ({ change }: Put) => ({ change })
-
-const factsOf = ({ name, kind, match, options, revision }: Subscription): SubscriptionFacts => ({
-  ...{ name, kind, match },
-  ...{ options, revision },
-})
 
 async function startsOf(redis: Redis, namespace: Namespace, from: From): Promise<Start[]> {
   const above = from === 'now' ? Number.POSITIVE_INFINITY : from === 'beginning' ? 0 : seqBefore(from)

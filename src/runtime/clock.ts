@@ -44,17 +44,18 @@ export const systemClock: Clock = {
 }
 
 const idBytes = 15
-// Asking the system takes as long for many as for one.
-let drawn = Buffer.alloc(0)
+const idLength = 20
+// Asking the system, and writing it down, takes as long for many as for one.
+let drawn = ''
 let used = 0
 
 function nextId(): string {
   if (used === drawn.length) {
-    drawn = randomBytes(idBytes * 64)
+    drawn = randomBytes(idBytes * 64).toString('base64url')
     used = 0
   }
-  used += idBytes
-  return drawn.toString('base64url', used - idBytes, used)
+  used += idLength
+  return drawn.slice(used - idLength, used)
 }
 
 export const systemRandomness: Randomness = { float: Math.random, id: nextId }

@@ -17,6 +17,8 @@ export interface DutyContext extends LoopContext {
 }
 
 export interface Duty {
+  /** What it looks at changes with real time, also where a test moves the clock. */
+  readonly waitsForReal?: boolean
   /** A new leadership begins: what was known before may be wrong. */
   begin(): void
   /** Takes a hint in; answers whether it is worth a look. */
@@ -48,7 +50,8 @@ export function startDuty(context: DutyContext, name: string, duty: Duty): Loop 
       duty.begin()
     }
     const inMs = await duty.turn()
-    if (Number.isFinite(inMs)) alarm = clock.after(Math.min(inMs, maxAlarmMs), () => loop.wake())
+    if (Number.isFinite(inMs))
+      alarm = (duty.waitsForReal ? network : clock).after(Math.min(inMs, maxAlarmMs), () => loop.wake())
     return { againInMs: sweepMs }
   })
   const forget = leadership.onChange(() => loop.wake())

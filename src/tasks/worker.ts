@@ -9,6 +9,7 @@
 import { Leadership, type LeadershipOptions } from '../group/leadership.ts'
 import type { GroupTiming } from '../group/scripts.ts'
 import type { Namespace } from '../log/namespace.ts'
+import type { Retainer } from '../log/retention.ts'
 import type { LogSource } from '../log/view.ts'
 import type { Connection } from '../redis/connection.ts'
 import type { Hints } from '../redis/hints.ts'
@@ -43,6 +44,7 @@ export interface WorkerGround {
   reads: Connection
   writes: Connection
   hints: Hints
+  retainer: Retainer
   /** Names of the tasks to start; undefined for all. */
   only: readonly string[] | undefined
   /** What the process says of itself, for people. */

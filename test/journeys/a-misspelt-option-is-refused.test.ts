@@ -123,6 +123,36 @@ describe('calls', () => {
     await expect(bus.run({ onyl: ['a'] } as Anything)).rejects.toMatchObject({ code: 'PARAMETER_INVALID' })
   })
 
+  test.each<[string, (bus: Bus) => Promise<unknown>, string]>([
+    ['queues.pause', ({ queues }) => queues.pause('q', { tenat: 'a' } as Anything), '"tenat" is unknown (did you mean'],
+    [
+      'queues.pause',
+      ({ queues }) => queues.pause('q', 'a' as Anything),
+      '"options" must be an object with tenant; got',
+    ],
+    [
+      'queues.resume',
+      ({ queues }) => queues.resume('q', { object: 'a/k' } as Anything),
+      '"object" is unknown; there is',
+    ],
+    ['queues.tenants', ({ queues }) => queues.tenants('q', { limt: 1 } as Anything), 'did you mean "limit"?'],
+    ['queues.peek', ({ queues }) => queues.peek('q', { n: 1 } as Anything), '"n" is unknown; there is max'],
+    ['parked.resume', ({ queues }) => queues.parked.resume('q', undefined as Anything), '"object" must be text, '],
+    ['parked.discard', ({ queues }) => queues.parked.discard('q', ['a/k'] as Anything), '"object" must be text, '],
+    ['streams.reset', ({ streams }) => streams.reset('p', 'now', { preveiw: true } as Anything), 'mean "preview"?'],
+    ['streams.resume', ({ streams }) => streams.resume('p', { partion: 1 } as Anything), 'mean "partition"?'],
+    ['log.history', ({ log }) => log.history('k', { tenat: 'a' } as Anything), 'did you mean "tenant"?'],
+    ['log.read', ({ log }) => log.read({ sinse: 1 } as Anything).next(), 'did you mean "since"?'],
+    ['state', (bus) => bus.state('k', { tenat: 'a' } as Anything), 'did you mean "tenant"?'],
+  ])('%s', async (_, call, says) => {
+    const bus = testBus()
+    await bus.queues.put('q')
+    await bus.queues.pause('q', { tenant: 'b' })
+    const before = await contentsOf(plainRedis(), bus.namespace)
+    await expect(call(bus)).rejects.toMatchObject({ code: 'PARAMETER_INVALID', message: expect.stringContaining(says) })
+    expect(await contentsOf(plainRedis(), bus.namespace)).toEqual(before)
+  })
+
   test('an option that is undefined is not given; a whole event may be its own place', async () => {
     const bus = testBus()
     await bus.publish('a.b', 1, { dealy: undefined } as Anything)

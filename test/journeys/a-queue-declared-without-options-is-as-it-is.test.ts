@@ -1,7 +1,8 @@
 /** Who only sends need not know how a queue is defined, and changes nothing for those who do. */
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
-import { freshNamespace, testBus } from '../support/bus.ts'
+import { freshNamespace, plainRedis, testBus } from '../support/bus.ts'
+import { startRedis } from '../support/redis.ts'
 
 test('sending, claiming and running leave the definition alone', async () => {
   const namespace = freshNamespace()
@@ -30,4 +31,15 @@ test('empty options are options: they change it', async () => {
   await bus.queues.put('mail', { match: 'mail.*' })
   await (testBus({ namespace }) as Bus).queue('mail', {}).send('hello')
   expect(await bus.queues.get('mail')).toMatchObject({ match: null })
+})
+
+test('a new queue looks at no other: declaring many costs each what it costs one', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.stop())
+  const bus = testBus({ redis: server.url }) as Bus
+  for (let n = 0; n < 20; n += 1) bus.queue(`queue-${n}`, n % 2 === 0 ? { match: `order.${n}` } : undefined)
+  await bus.run({ signals: false })
+  expect(await bus.subscriptions.list()).toHaveLength(20)
+  // The names of all are asked for only to say what was meant by one that is not there.
+  expect(await plainRedis(server.url).info('commandstats')).not.toMatch(/cmdstat_hkeys/)
 })

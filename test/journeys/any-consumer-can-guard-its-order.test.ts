@@ -87,6 +87,35 @@ describe('[Q28] strict', () => {
     expect(await short.take(event(30, 20))).toBe('wait')
   })
 
+  test('waits for a month without asking all the time', async () => {
+    const store = memory()
+    let asked = 0
+    const last = (object: string) => {
+      asked += 1
+      return store.last(object)
+    }
+    const guard = orderGuard({ mode: 'strict', store: { ...store, last }, maxWait: '30d' })
+    const early = guard.take(event(20, 10), () => undefined)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+    expect(asked).toBe(1)
+    expect(await guard.take(event(10, null), () => undefined)).toBe('apply')
+    expect(await early).toBe('apply')
+  })
+
+  test('many that come in the wrong order ask twice each, not each time that one of them is applied', async () => {
+    const store = memory()
+    let asked = 0
+    const last = (object: string) => {
+      asked += 1
+      return store.last(object)
+    }
+    const guard = orderGuard({ mode: 'strict', store: { ...store, last }, maxWait: '10s' })
+    const seqs = Array.from({ length: 500 }, (_, n) => 500 - n)
+    const taken = seqs.map((seq) => guard.take(event(seq, seq === 1 ? null : seq - 1), () => undefined))
+    expect(new Set(await Promise.all(taken))).toEqual(new Set(['apply']))
+    expect(asked).toBeLessThanOrEqual(2 * seqs.length)
+  })
+
   test('an effect that fails is no effect', async () => {
     const store = memory()
     const guard = orderGuard({ mode: 'strict', store, maxWait: 0 })
@@ -121,7 +150,23 @@ test('[Q28] events of the log are taken as they are, also after their chain was 
   expect(effects.map((text) => text.split(' ')[0])).toEqual(['apply', 'apply', 'apply'])
 })
 
+test('[Q28] what was sent straight into a queue has no place in the order: it is refused, and passes for no duplicate', async () => {
+  const bus = testBus() as Bus
+  const { take, effects, store } = guarded()
+  await bus.queues.put('mail')
+  const mail = await bus.queues.open('mail')
+  for (const n of [1, 2]) await mail.send(n, { tenant: 'acme', key: 'order:1' })
+  for (const sent of await mail.pop({ max: 2 }))
+    await expect(take(sent)).rejects.toMatchObject({
+      code: 'PARAMETER_INVALID',
+      message: expect.stringMatching(/"event" has no place in the log.*sent straight into a queue.*"mail\./),
+    })
+  await expect(take({ key: 'k' } as never)).rejects.toThrow('must be an event, with id, seq and prev')
+  expect([effects, store.saved.size]).toEqual([[], 0])
+})
+
 test('[Q28] options are checked', () => {
+  expect(() => orderGuard(undefined as never)).toThrow('store must have last(object) and save(object, seq)')
   const bad = { mode: 'loose', store: {}, maxWait: 'soon', maxWaiting: -1, strict: true }
   expect(() => orderGuard(bad as never)).toThrow(/strict.*mode must be.*store must have.*maxWaiting must be.*maxWait/s)
 })

@@ -95,6 +95,19 @@ describe('[Q29] a tenant', () => {
     expect(seen).toEqual([0, 1, 2, 3, 4, 5])
   })
 
+  test('what was held goes on at the pace of those who work, however little may wait', async () => {
+    const bus = testBus() as Bus
+    const queue = bus.queue('mail', { match: 'order.*', limits: { backlog: 2 } })
+    let seen = 0
+    queue.work(() => {
+      seen += 1
+    })
+    await bus.run({ signals: false })
+    for (let n = 0; n < 40; n += 1) void bus.publish('order.paid', n, { tenant: 'a', key: 'o' })
+    // Twenty times as much as may wait: a wait that doubled each time would be more than a minute.
+    await eventually(() => seen === 40, { timeoutMs: 10_000 })
+  })
+
   test.each([
     ['drop-oldest', [4, 5], { dropped: 4, dead: 0 }],
     ['dead', [0, 1], { dropped: 0, dead: 4 }],
@@ -149,13 +162,18 @@ describe('[Q30] a rate', () => {
       at.push([tenant, performance.now()])
       if (tenant !== 'a' || isThrottled) return undefined
       isThrottled = true
-      return ctx.throttle('300ms')
+      return ctx.throttle('1s')
     })
-    await sendAll(queue, ['a', 'b', 'a'])
+    await sendAll(queue, ['a'])
     await bus.run({ signals: false })
+    await eventually(async () => (await bus.queues.tenants('mail'))[0]?.throttledUntil ?? false)
+    await sendAll(queue, ['a', 'b'])
     await eventually(async () => (await bus.queues.get('mail')).out === 3)
     const ofA = at.filter(([tenant]) => tenant === 'a').map(([, ms]) => ms)
-    expect(ofA.at(-1)! - ofA[0]!).toBeGreaterThan(250)
+    expect(ofA).toHaveLength(3)
+    for (const ms of ofA.slice(1)) expect(ms - ofA[0]!).toBeGreaterThan(950)
+    const [, ofB] = at.find(([tenant]) => tenant === 'b')!
+    expect(ofB - ofA[0]!).toBeLessThan(900)
     expect((await bus.queues.get('mail')).dead).toBe(0)
   })
 
@@ -188,7 +206,8 @@ describe('[Q42] slow jobs of one tenant', () => {
     await bus.run({ signals: false })
     for (let n = 0; n < 30; n += 1) {
       await eventually(() => of('slow') + of('quick') === 8)
-      expect(of('slow')).toBeLessThanOrEqual(5)
+      // Of the 8 slots and what is claimed ahead: 5 of 10, or 6 of 11, of which somebody has to have more than half.
+      expect(of('slow')).toBeLessThanOrEqual(6)
       const at = waiting.findIndex(({ tenant }) => tenant === 'quick')
       waiting.splice(at, 1)[0]!.end()
     }

@@ -1,21 +1,10 @@
 /** What another process puts, changes or removes is followed by those that run, also when no hint reaches them. */
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
 import type { Pattern } from '../../src/pattern.ts'
-import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
+import { freshNamespace, redisUrl, testBus, urlWithoutHints } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { quickGroup } from '../support/workers.ts'
-
-/** A user that may not subscribe: no hint ever reaches whoever connects as it. */
-async function urlWithoutHints(): Promise<string> {
-  const redis = plainRedis()
-  const user = `deaf-${freshNamespace()}`
-  await redis.call('ACL', 'SETUSER', user, 'on', '>x', '~*', '&*', '+@all', '-subscribe')
-  onTestFinished(async () => {
-    await redis.call('ACL', 'DELUSER', user)
-  })
-  return redisUrl().replace('redis://', `redis://${user}:x@`)
-}
 
 const followMs = 1_500
 

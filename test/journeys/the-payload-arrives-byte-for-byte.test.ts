@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { type Bus, rawJson } from '../../src/bus.ts'
 import type { Event } from '../../src/event.ts'
 import { plainRedis, take, testBus } from '../support/bus.ts'
+import { spacedJsonText } from '../support/json-texts.ts'
 import { storedEvents } from '../support/stored.ts'
 
 /** Publishes the data and gives back what every consumer gets of it, in the order of publishing. */
@@ -63,58 +64,12 @@ async function expectBytes(
   for (const [consumer, jsons] of Object.entries(delivered)) expect(jsons, consumer).toEqual(expected)
 }
 
-const space = fc.constantFrom('', '', '', ' ', '\n', '\r\n\t', '   ')
-const anyText = fc.string({ unit: 'binary', maxLength: 20 })
-const string = fc.oneof(
-  anyText.map((text) => JSON.stringify(text)),
-  // The same text, every unit of it escaped.
-  anyText.map(
-    (text) =>
-      `"${text
-        .split('')
-        .map((unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
-        .join('')}"`,
-  ),
-  fc.constantFrom('"\\ud800"', '"\\/"', '"\\u0000"', '"\\"}\\n"', '"\u2028\u2029\ufeff"', '",\\"data\\":"'),
-)
-const number = fc.oneof(
-  fc.double({ noNaN: true, noDefaultInfinity: true }).map((each) => JSON.stringify(each)),
-  fc.bigInt().map(String),
-  fc.constantFrom(
-    '-0',
-    '0.10',
-    '1E5',
-    '1e+05',
-    '12345678901234567890.123456789',
-    '9007199254740993',
-    '1e-999',
-    '-0.0e0',
-  ),
-)
-const { json } = fc.letrec<{ json: string }>((tie) => {
-  const spaced = fc.tuple(space, tie('json'), space).map((parts) => parts.join(''))
-  return {
-    json: fc.oneof(
-      { maxDepth: 5, withCrossShrink: true },
-      fc.oneof(string, number, fc.constantFrom('true', 'false', 'null')),
-      fc.array(spaced, { maxLength: 4 }).map((items) => `[${items.join(',')}]`),
-      // Names in any order, also twice.
-      fc
-        .array(fc.tuple(string, spaced), { maxLength: 4 })
-        .map((items) => `{${items.map(([k, v]) => `${k}:${v}`).join(',')}}`),
-    ),
-  }
-})
-
 describe('every consumer gets the bytes that were published', () => {
   const runs = { numRuns: 25, endOnFailure: true }
 
   test('[P11] any JSON text, as it is written', async () => {
     const all = await consumers()
-    const texts = fc.array(
-      fc.tuple(space, json, space).map((parts) => parts.join('')),
-      { minLength: 1, maxLength: 12 },
-    )
+    const texts = fc.array(spacedJsonText, { minLength: 1, maxLength: 12 })
     await fc.assert(
       fc.asyncProperty(texts, (each) => expectBytes(all, each.map(rawJson), each)),
       runs,

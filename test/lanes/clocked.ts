@@ -3,12 +3,16 @@ import { expect } from 'vitest'
 import type { Claim, ClaimReply, Outcome } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import type { QueueLimits } from '../../src/lanes/limits.ts'
+import { objectIndex, type Track } from '../../src/lanes/operation.ts'
 import { readRecord, waitingIn } from '../../src/lanes/record.ts'
 import {
+  cancelScript,
   discardScript,
   enterScript,
   extendScript,
   makeScript,
+  noteScript,
+  operationsScript,
   pauseScript,
   peekScript,
   redriveScript,
@@ -79,7 +83,14 @@ export async function clockedStore({
     now: () => nowMs,
     make: (
       revision: number,
-      { weights = {}, born = 1, applied = [0, 0], tries = attempts, limits: its = limits as QueueLimits } = {},
+      {
+        weights = {},
+        born = 1,
+        applied = [0, 0],
+        tries = attempts,
+        limits: its = limits as QueueLimits,
+        track = options.track as Track | null | undefined,
+      } = {},
     ) =>
       runScript(redis, makeScript, {
         ...ground(),
@@ -89,6 +100,7 @@ export async function clockedStore({
         ordered,
         parks,
         limits: its,
+        track: track ?? undefined,
         applied,
         weights,
       }),
@@ -128,6 +140,18 @@ export async function clockedStore({
     },
     redrive: (...ids: string[]) => runScript(redis, redriveScript, { ...ground(), ids }),
     discard: (...ids: string[]) => runScript(redis, discardScript, { ...ground(), ids }),
+    cancel: (id: string) => runScript(redis, cancelScript, { ...ground(), id }),
+    note: (token: string, id: string, progress: string, ...lines: string[]) =>
+      runScript(redis, noteScript, { ...ground(), token, id, progress, lines }),
+    operation: async (name: string) => {
+      const ask = { act: 'get' as const, names: [name] }
+      return (await runScript(redis, operationsScript, { ...ground(), ask, detail: true }))?.rows[0]
+    },
+    operationsOf: async (object: string, before?: { queuedMs: number; name: string }, most = 100) => {
+      const ask = { act: 'of' as const, object: objectIndex(object), before, most }
+      const seen = await runScript(redis, operationsScript, { ...ground(), ask, detail: false })
+      return seen!.rows.map((row) => row.name)
+    },
     remove: (revision = 1) => runScript(redis, removeScript, { ...ground(), revision }),
     /** Counters that are not 0. */
     counts: async () => {

@@ -19,6 +19,7 @@ function alone<Input, Raw, Reply>(act: (input: Input) => Act<Reply>, read: (raw:
   const script: Script<StoreInput & Input, Reply> = {
     ...workScript,
     keys: (input) => workScript.keys({ ...input, acts: [] }),
+    writtenKeys: (input) => workScript.writtenKeys({ ...input, acts: [] }),
     args: (input) => workScript.args({ ...input, acts: [act(input)] }),
     reply: ([raw]: Raw[]) => read(raw!),
   }

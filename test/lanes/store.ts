@@ -1,9 +1,12 @@
 /** A store of its own for one test, and all that is in it. */
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { expect, onTestFinished } from 'vitest'
 import { readItem, readLetter } from '../../src/lanes/item.ts'
 import type { QueueLimits } from '../../src/lanes/limits.ts'
+import type { Track } from '../../src/lanes/operation.ts'
 import { type LaneRecord, placeField, readLease, readRecord, waitingIn } from '../../src/lanes/record.ts'
-import { makeScript } from '../../src/lanes/scripts.ts'
+import { makeScript, storeKeys } from '../../src/lanes/scripts.ts'
 import { type LaneKeys, queueKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { freshNamespace, keysOf, plainRedis } from '../support/bus.ts'
@@ -16,6 +19,7 @@ export interface TestStoreOptions {
   ordered?: boolean
   parks?: boolean
   limits?: QueueLimits
+  track?: Track
   partitions?: number
   /** Of another server than the one that all tests share. */
   url?: string
@@ -26,6 +30,7 @@ export async function testStore({
   ordered = false,
   parks = false,
   limits = {},
+  track,
   partitions = 2,
   url,
 }: TestStoreOptions = {}) {
@@ -36,20 +41,17 @@ export async function testStore({
     const left = await keysOf(redis, namespace)
     if (left.length > 0) await redis.unlink(...left)
   })
-  const make = (
-    revision = 1,
-    weights: Record<string, number> = {},
-    plant: (script: typeof makeScript) => typeof makeScript = (script) => script,
-  ) =>
-    runScript(redis, plant(makeScript), {
-      ...{ keys, revision, born: 1, attempts, ordered, parks, limits, weights },
+  const make = (revision = 1, weights: Record<string, number> = {}) =>
+    runScript(redis, makeScript, {
+      ...{ keys, revision, born: 1, attempts, ordered, parks, limits, track, weights },
       applied: Array.from({ length: partitions }, () => 0),
     })
   await make()
-  return { redis, namespace, keys, make, ordered, parks }
+  return { redis, namespace, keys, make }
 }
 
-const envelopeOf = (id: string, lane: string): string => `{"type":"mail.sent","tenant":"${lane}"}\n{"id":"${id}"}`
+const envelopeOf = (id: string, lane: string): string =>
+  `{"type":"mail.sent","tenant":"${lane}","key":"k"}\n{"id":"${id}"}`
 
 export const sentEnvelope = envelopeOf
 
@@ -64,67 +66,96 @@ export const workOf = (text: string): Work => {
 
 const factsOf = ({ head: _, tail: __, ...record }: LaneRecord, waiting: number) => ({ ...record, waiting })
 
-const pairs = (flat: readonly string[]): [string, string][] =>
+const pairs = <T>(flat: readonly T[]): [T, T][] =>
   Array.from({ length: flat.length / 2 }, (_, i) => [flat[2 * i]!, flat[2 * i + 1]!])
 
+/** Names and fields may be bytes of any value, so characters are taken for bytes. */
+const named = (flat: readonly Buffer[]): [string, Buffer][] =>
+  pairs(flat).map(([name, value]) => [name.toString('latin1'), value])
+const texts = (flat: readonly Buffer[]): Record<string, string> =>
+  Object.fromEntries(named(flat).map(([name, value]) => [name, value.toString()]))
+const letterItem = (text: string): Work => workOf(text.split('\x1e')[2]!)
+
+const source = readFileSync(new URL('./stored.lua', import.meta.url), 'utf8')
+const sha = createHash('sha1').update(source).digest('hex')
+
+/** As stored.lua replies. */
+export type Stored = [...flat: Buffer[][], ranked: Buffer[][], held: Buffer[]]
+
+/** One call: a walk through a store looks at all of it after every step. */
+export async function readAll({ redis, keys }: { redis: TestStore['redis']; keys: LaneKeys }): Promise<Stored> {
+  const its = storeKeys({ keys })
+  const args = [its.length, ...its, keys.rankedPrefix, keys.heldPrefix]
+  try {
+    return (await redis.callBuffer('evalsha', sha, ...args)) as Stored
+  } catch (error) {
+    if (!String(error).includes('NOSCRIPT')) throw error
+    return (await redis.callBuffer('eval', source, ...args)) as Stored
+  }
+}
+
+/** Those of a lane in order: with a priority or put back, plain, of a low priority. */
+function waitingAt(lane: string, { head, tail }: LaneRecord, ranked: readonly Buffer[]): string[] {
+  const places = pairs(ranked).map(([place, score]) => ({
+    field: `${lane} ${place.toString('latin1')}`,
+    score: Number(score),
+  }))
+  return [
+    ...places.filter(({ score }) => score < 0).map(({ field }) => field),
+    ...Array.from({ length: tail - head }, (_, i) => placeField(lane, head + i).toString('latin1')),
+    ...places.filter(({ score }) => score > 0).map(({ field }) => field),
+  ]
+}
+
+function behindOf(objects: Buffer[], behind: Buffer[]): Record<string, Work[]> {
+  const there = texts(behind)
+  return Object.fromEntries(
+    named(objects).map(([object, packed]) => {
+      const [from, to] = [packed.readUIntBE(0, 6), packed.readUIntBE(6, 6)]
+      const fields = Array.from({ length: to - from }, (_, i) => placeField(object, from + i).toString('latin1'))
+      return [object, fields.map((field) => workOf(there[field]!))]
+    }),
+  )
+}
+
+/** The texts of all items, letters without what was added when they died. */
+export function textsIn(all: Stored): string[] {
+  const [, , , , laterItems, , items, dead, , behind] = all as Buffer[][]
+  const letters = Object.values(texts(dead!)).map((letter) => letter.split('\x1e')[2]!)
+  return [items!, behind!].flatMap((flat) => Object.values(texts(flat))).concat(laterItems!.map(String), letters)
+}
+
+export const storedIn = async (where: { redis: TestStore['redis']; keys: LaneKeys }) => storedOf(await readAll(where))
+
 /** All of a store, as a test compares it. */
-export async function storedIn({ redis, keys }: { redis: TestStore['redis']; keys: LaneKeys }) {
-  const records = await redis.hgetallBuffer(keys.lanes)
-  const waiting: Record<string, Work[]> = {}
-  const textsAt = async (fields: readonly Buffer[]) =>
-    (fields.length > 0 ? await redis.hmget(keys.items, ...fields) : []) as string[]
-  for (const lane of Object.keys(records)) {
-    const ranked = async (from: string, to: string) =>
-      (await redis.zrangebyscoreBuffer(keys.rankedPrefix + lane, from, to)).map((place) =>
-        Buffer.concat([Buffer.from(`${lane} `), place]),
-      )
-    const { head, tail } = readRecord(records[lane]!)
-    const plain = Array.from({ length: tail - head }, (_, i) => placeField(lane, head + i))
-    const works = await textsAt([...(await ranked('-inf', '(0')), ...plain, ...(await ranked('(0', '+inf'))])
-    if (works.length > 0) waiting[lane] = works.map(workOf)
-  }
-  const leases: Record<string, { ends: number; items: Work[] }> = {}
-  for (const [token, ends] of pairs(await redis.zrange(keys.leases, '0', '-1', 'WITHSCORES'))) {
-    const { items } = readLease((await redis.getBuffer(keys.heldPrefix + token))!)
-    const works = (await textsAt(items.map(({ field }) => field))).map(workOf)
-    expect(works.map(({ id, lane }) => ({ id, lane }))).toEqual(items.map(({ id, lane }) => ({ id, lane })))
-    leases[token] = { ends: Number(ends), items: works.sort(byId) }
-  }
-  const behind: Record<string, Work[]> = {}
-  for (const [object, packed] of Object.entries(await redis.hgetallBuffer(keys.objects))) {
-    const [from, to] = [packed.readUIntBE(0, 6), packed.readUIntBE(6, 6)]
-    const fields = Array.from({ length: to - from }, (_, i) => placeField(object, from + i))
-    const texts = fields.length > 0 ? await redis.hmget(keys.behind, ...fields) : []
-    behind[object] = texts.map((text) => workOf(text!))
-  }
-  const later = pairs(await redis.zrange(keys.later, '0', '-1', 'WITHSCORES'))
-  const dead = await redis.hgetall(keys.dead)
+export function storedOf(all: Stored) {
+  const [store, turns, lanes, later, laterItems, leases, items, dead, objects, behind, parked] = all as Buffer[][]
+  const [ranked, held] = all.slice(-2) as [Buffer[][], Buffer[]]
+  const there = texts(items!)
+  const worksAt = (fields: readonly string[]): Work[] => fields.map((field) => workOf(there[field]!))
+  const records = named(lanes!).map(([lane, packed]) => [lane, readRecord(packed)] as const)
+  const waiting = records.map(([lane, record], i) => [lane, worksAt(waitingAt(lane, record, ranked[i]!))] as const)
   return {
-    line: await redis.zrange(keys.turns, '0', '-1'),
-    records: Object.fromEntries(
-      Object.entries(records).map(([lane, record]) => [
-        lane,
-        factsOf(readRecord(record), waitingIn(readRecord(record))),
-      ]),
-    ),
+    line: turns!.map(String),
+    records: Object.fromEntries(records.map(([lane, record]) => [lane, factsOf(record, waitingIn(record))])),
     /** Places in use: one for each item that waits or is held. */
-    places: await redis.hlen(keys.items),
-    waiting,
-    behind,
-    parked: Object.fromEntries(
-      Object.entries(await redis.hgetall(keys.parked)).map(([object, text]) => [
-        object,
-        workOf(text.split('\x1e')[2]!),
-      ]),
+    places: items!.length / 2,
+    waiting: Object.fromEntries(waiting.filter(([, works]) => works.length > 0)),
+    behind: behindOf(objects!, behind!),
+    parked: Object.fromEntries(Object.entries(texts(parked!)).map(([object, text]) => [object, letterItem(text)])),
+    leases: Object.fromEntries(
+      named(leases!).map(([token, ends], i) => {
+        const its = readLease(held[i]!).items
+        const works = worksAt(its.map(({ field }) => field.toString('latin1')))
+        expect(works.map(({ id, lane }) => `${id} ${lane}`)).toEqual(its.map(({ id, lane }) => `${id} ${lane}`))
+        return [token, { ends: Number(ends), items: works.sort(byId) }]
+      }),
     ),
-    leases,
-    later: Object.fromEntries(later.map(([id, due]) => [id, Number(due)])),
-    laterItems: (await redis.hvals(keys.laterItems)).map(workOf).sort(byId),
-    dead: Object.entries(dead)
-      .map(([, text]) => workOf(text.split('\x1e')[2]!))
-      .sort(byId),
-    letters: Object.values(dead).map(readLetter),
-    store: await redis.hgetall(keys.store),
+    later: Object.fromEntries(named(later!).map(([id, due]) => [id, Number(due)])),
+    laterItems: laterItems!.map((text) => workOf(String(text))).sort(byId),
+    dead: Object.values(texts(dead!)).map(letterItem).sort(byId),
+    letters: Object.values(texts(dead!)).map(readLetter),
+    store: texts(store!),
   }
 }
 

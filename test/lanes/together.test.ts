@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { type Act, acceptAct, type Claim, claimAct, type Outcome, settleAct, workScript } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import { runScript } from '../../src/redis/script.ts'
+import { definition } from './steps.ts'
 import { storedIn, type TestStore, testStore } from './store.ts'
 
 const lane = fc.constantFrom('a', 'b', 'c')
@@ -50,7 +51,8 @@ class Asking {
         const first = this.#seq + 1
         const items = lanes.map((name) => {
           this.#seq += 1
-          return { lane: name, item: routedItem(`${partition}-${this.#seq}`, this.#seq, name, '', '{}\n{}') }
+          const key = this.#seq % 3 === 0 ? '' : 'k'
+          return { lane: name, item: routedItem(`${partition}-${this.#seq}`, this.#seq, name, '', '{}\n{}', key) }
         })
         return acceptAct({ revision: 1, born: 1, partition, first, last: this.#seq, items })
       }),
@@ -93,8 +95,9 @@ async function leftIn(store: TestStore) {
 
 test('settlements, events and claims in one call answer and leave what they do one by one', async () => {
   await fc.assert(
-    fc.asyncProperty(calls, async (asked) => {
-      const [together, alone] = [await testStore(), await testStore()]
+    fc.asyncProperty(calls, definition, async (asked, { way, limits: { ratePerTenant: _, ...limits } }) => {
+      // A lane that is empty for an instant is due, alone, for its rate to be forgotten.
+      const [together, alone] = [await testStore({ ...way, limits }), await testStore({ ...way, limits })]
       const asking = new Asking()
       let nowMs = 1_000_000
       for (const one of asked) {
@@ -108,7 +111,7 @@ test('settlements, events and claims in one call answer and leave what they do o
         expect(await leftIn(together)).toEqual(await leftIn(alone))
       }
     }),
-    { numRuns: 60 },
+    { numRuns: 100 },
   )
 }, 60_000)
 

@@ -5,6 +5,8 @@
  */
 import { expect, onTestFinished, test } from 'vitest'
 import { readItem } from '../../src/lanes/item.ts'
+import type { Track } from '../../src/lanes/operation.ts'
+import { operationKeys } from '../../src/redis/keys.ts'
 import { keysOf, plainRedis } from '../support/bus.ts'
 import { startRedis } from '../support/redis.ts'
 import { type ClockedStore, clockedStore, idsOf, lanesOf } from './clocked.ts'
@@ -122,26 +124,34 @@ function keysIn([name = '', ...args]: readonly string[]): readonly string[] {
   return name.toLowerCase() === 'time' ? [] : args.slice(0, 1)
 }
 
-test('keys-declared: a script touches the keys that it was given, and those that begin with a prefix that it was given', async () => {
-  const server = await startRedis()
-  onTestFinished(() => server.stop())
-  const store = await clockedStore({ url: server.url })
-  const watcher = await plainRedis(server.url).monitor()
-  onTestFinished(() => watcher.disconnect())
-  const touched: string[][] = []
-  watcher.on('monitor', (_, command: string[], source: string) => {
-    if (source === 'lua') touched.push(command)
-  })
-  await everyScript(store)
-  await expect.poll(() => touched.some(([name, key]) => name === 'UNLINK' && key === store.keys.turns)).toBe(true)
-  const { rankedPrefix, heldPrefix, ...whole } = store.keys
-  const known = new Set<string>(Object.values(whole))
-  const isKnown = (key: string) => known.has(key) || [rankedPrefix, heldPrefix].some((prefix) => key.startsWith(prefix))
-  expect(touched.length).toBeGreaterThan(100)
-  expect(touched.filter((command) => !keysIn(command).every(isKnown))).toEqual([])
-  const tags = touched.flatMap(keysIn).map((key) => /\{([^}]*)\}/.exec(key)?.[1])
-  expect(new Set(tags)).toEqual(new Set(['queue.mail']))
-})
+test.each<[string, Track | undefined]>([
+  ['', undefined],
+  [' of a tracked queue', { mode: 'all', hides: false }],
+])(
+  'keys-declared: a script%s touches the keys that it was given, those that begin with a prefix that it was given, and those of operations beside its store',
+  async (_, track) => {
+    const server = await startRedis()
+    onTestFinished(() => server.stop())
+    const store = await clockedStore({ url: server.url, ...(track ? { track } : {}) })
+    const watcher = await plainRedis(server.url).monitor()
+    onTestFinished(() => watcher.disconnect())
+    const touched: string[][] = []
+    watcher.on('monitor', (_, command: string[], source: string) => {
+      if (source === 'lua') touched.push(command)
+    })
+    await everyScript(store)
+    await expect.poll(() => touched.some(([name, key]) => name === 'UNLINK' && key === store.keys.turns)).toBe(true)
+    const { rankedPrefix, heldPrefix, ...whole } = store.keys
+    const { opsOfPrefix, ...ofOperations } = operationKeys(store.namespace, 'mail')
+    const known = new Set<string>([...Object.values(whole), ...Object.values(ofOperations)])
+    const prefixes = [rankedPrefix, heldPrefix, opsOfPrefix]
+    const isKnown = (key: string) => known.has(key) || prefixes.some((prefix) => key.startsWith(prefix))
+    expect(touched.length).toBeGreaterThan(100)
+    expect(touched.filter((command) => !keysIn(command).every(isKnown))).toEqual([])
+    const tags = touched.flatMap(keysIn).map((key) => /\{([^}]*)\}/.exec(key)?.[1])
+    expect(new Set(tags)).toEqual(new Set(['queue.mail']))
+  },
+)
 
 async function everyScript(store: ClockedStore): Promise<void> {
   await store.make(2, { weights: { a: 2, b: 0 } })

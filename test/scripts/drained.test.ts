@@ -2,6 +2,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
+import { limitWords } from '../../src/lanes/limits.ts'
 import { openNamespace } from '../../src/log/namespace.ts'
 import { readLasts } from '../../src/log/read.ts'
 import type { LogSource } from '../../src/log/view.ts'
@@ -77,12 +78,30 @@ test('[Q32] what can be given, is held or is due is waited for; what is paused o
   await redis.zadd(keys.later, dueAt, 'mail.x')
   await draining.goesOn()
   await redis.hset(keys.store, { held: 0 })
-  expect(await draining.ended).toEqual([{ queue: 'mail', waiting: 2, later: 1, dueAt, paused: false }])
+  expect(await draining.ended).toEqual([
+    { queue: 'mail', waiting: 2, later: 1, dueAt, behind: 0, parked: 0, paused: false },
+  ])
   await redis.zadd(keys.turns, 1, 'acme')
   const again = drain(ground)
   await again.goesOn()
   await redis.hset(keys.store, { paused: 1 })
   expect(await again.ended).toMatchObject([{ waiting: 2, paused: true }])
+})
+
+test('[Q32] a tenant that waits for its rate is waited for, one that is throttled is left', async () => {
+  const ground = await place()
+  const { redis, keys } = ground
+  const limits = limitWords({ ratePerTenant: { max: 1, perMs: 60_000 } })
+  await redis.hset(keys.store, { waiting: 1, limits })
+  await redis.zadd(keys.later, Date.now() + 30_000, '@acme')
+  const draining = drain(ground)
+  await draining.goesOn()
+  await redis.zadd(keys.later, Date.now() + 90_000, '@acme')
+  expect(await draining.ended).toMatchObject([{ waiting: 1, later: 0 }])
+  // Nothing of it waits: then it need not be waited for.
+  await redis.hset(keys.store, { waiting: 0 })
+  await redis.zadd(keys.later, Date.now() + 30_000, '@acme')
+  expect(await drain(ground).ended).toMatchObject([{ waiting: 0, later: 0 }])
 })
 
 test('[Q32] what a handler publishes while it drains is waited for, what others publish is not', async () => {

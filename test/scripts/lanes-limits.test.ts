@@ -1,9 +1,17 @@
 /** The scripts of a queue with limits: what is not given, and when it is. */
 import { describe, expect, test } from 'vitest'
+import { checkStore } from '../../src/lanes/fsck.ts'
 import { readLetter } from '../../src/lanes/item.ts'
-import { clockedStore, lanesOf } from '../lanes/clocked.ts'
+import { fsckScript } from '../../src/lanes/scripts.ts'
+import { runScript } from '../../src/redis/script.ts'
+import { type ClockedStore, clockedStore, lanesOf } from '../lanes/clocked.ts'
+import { sentEnvelope } from '../lanes/store.ts'
+import { collect } from '../support/log.ts'
 
 const second = (max: number) => ({ max, perMs: 1_000 })
+
+const findingsIn = ({ redis, keys }: ClockedStore) =>
+  collect(checkStore('mail', (most, asks) => runScript(redis, fsckScript, { keys, most, asks })))
 
 describe('in flight', () => {
   test('per tenant: a lane at its limit is out of line until one of its items is settled', async () => {
@@ -40,6 +48,16 @@ describe('in flight', () => {
     expect((await store.take(9)).ids).toHaveLength(2)
   })
 
+  test('also of what is taken for good: it counts as long as it is given', async () => {
+    const store = await clockedStore({ limits: { inFlightPerTenant: 2 } })
+    await store.send('a', { times: 5 })
+    await store.send('b', { times: 1 })
+    for (const lanes of ['aba', 'aa', 'a']) {
+      const reply = await store.claim(9, { token: undefined })
+      expect(reply.kind === 'claimed' && lanesOf(reply.items)).toBe(lanes)
+    }
+  })
+
   test('who waits hears of it when there is room', async () => {
     const store = await clockedStore({ limits: { inFlight: 1 } })
     await store.send('a', { times: 2 })
@@ -47,6 +65,27 @@ describe('in flight', () => {
     await store.claim(1, { idleName: 'x' })
     const heard = await store.listen()
     await store.settle(token, ids, { kind: 'ack' })
+    expect(await heard()).toEqual(['x'])
+  })
+
+  test('who waits hears of it also when what has lapsed is given up', async () => {
+    const store = await clockedStore({ attempts: 1, limits: { inFlight: 1 } })
+    await store.send('a', { times: 2 })
+    await store.take(1, { leaseMs: 50 })
+    const heard = await store.listen()
+    await store.claim(1, { idleName: 'x' })
+    store.pass(50)
+    await store.claim(0)
+    expect(await heard()).toEqual(['x'])
+  })
+
+  test('who waits hears of it when there may be more, whoever holds what there is', async () => {
+    const store = await clockedStore({ limits: { inFlight: 1 } })
+    for (const lane of ['a', 'b']) await store.send(lane)
+    expect(lanesOf((await store.take(1)).items)).toBe('a')
+    await store.claim(1, { idleName: 'x' })
+    const heard = await store.listen()
+    await store.make(2, { limits: { inFlight: 2 } })
     expect(await heard()).toEqual(['x'])
   })
 
@@ -86,6 +125,26 @@ describe('a share', () => {
     expect((await store.take(8)).ids).toHaveLength(8)
   })
 
+  test('is found below however many have theirs: rounded down it is less than it says', async () => {
+    const store = await clockedStore({ limits: { maxShare: 0.3 } })
+    for (const lane of 'abcde') await store.send(lane)
+    await store.take(5)
+    for (const lane of 'abcdef') await store.send(lane)
+    // 0.3 of 5 + 1 is 1, which five have.
+    expect(lanesOf((await store.take(1)).items)).toBe('f')
+  })
+
+  test('is of all that a claim gives, also when it finds some that have expired', async () => {
+    const store = await clockedStore({ limits: { maxShare: 0.5 } })
+    for (const lane of 'cd') await store.send(lane)
+    await store.take(2)
+    await store.send('a', { ttlMs: 10 })
+    for (const lane of 'bce') await store.send(lane)
+    store.pass(11)
+    // c holds 1 and may have 2, half of 2 + 2.
+    expect(lanesOf((await store.take(2)).items)).toBe('bc')
+  })
+
   test('keeps the place in line of whom it passes over', async () => {
     const store = await clockedStore({ limits: { maxShare: 0.5 } })
     await store.send('a', { times: 10 })
@@ -97,6 +156,26 @@ describe('a share', () => {
     await store.settle(held.token, held.ids, { kind: 'ack' })
     // b holds 2 of 2 + 2 now.
     expect(lanesOf((await store.take(2)).items)).toBe('aa')
+  })
+
+  test('passes over all that have theirs, however many there are before the one that has not', async () => {
+    const store = await clockedStore({ limits: { maxShare: 0.1 } })
+    const lanes = [...'abcdefghijklmnopqr']
+    for (const lane of lanes) await store.send(lane, { times: 2 })
+    expect((await store.take(lanes.length)).ids).toHaveLength(lanes.length)
+    await store.send('z', { times: 1 })
+    // Of 18 + 1 everyone may have one.
+    expect(lanesOf((await store.take(1)).items)).toBe('z')
+  })
+
+  test('is exceeded evenly when all have theirs', async () => {
+    const store = await clockedStore({ limits: { maxShare: 0.01 } })
+    await store.send('a', { times: 9 })
+    await store.take(2)
+    await store.send('b', { times: 9 })
+    await store.send('c', { times: 2 })
+    // One each is their share; then a holds 2, b and c are given one each, until c has no more and all go on together.
+    expect(lanesOf((await store.take(8)).items)).toBe('bcbcabab')
   })
 })
 
@@ -142,6 +221,33 @@ describe('a rate', () => {
     expect(lanesOf((await store.take(9)).items)).toBe('a')
   })
 
+  test("of a tenant counts still when it is paused and resumed, and is in nobody's way", async () => {
+    const store = await clockedStore({ limits: { ratePerTenant: second(1) } })
+    await store.send('a', { times: 3 })
+    expect(lanesOf((await store.take(1)).items)).toBe('a')
+    await store.pause('pause', 'a')
+    await store.pause('resume', 'a')
+    await store.send('b')
+    expect(await store.take(1)).toMatchObject({ items: [expect.stringContaining(' b ')] })
+    expect((await store.stored()).line).toEqual([])
+    expect(await store.take(1)).toMatchObject({ items: [], dueInMs: 1_000 })
+    store.pass(1_000)
+    expect(lanesOf((await store.take(1)).items)).toBe('a')
+  })
+
+  test("of a tenant that was changed: who has used up the new one is in nobody's way", async () => {
+    const store = await clockedStore({ limits: { ratePerTenant: { max: 10, perMs: 10_000 } } })
+    await store.send('a', { times: 6 })
+    await store.send('b', { times: 6 })
+    await store.take(10)
+    await store.send('c')
+    await store.make(2, { limits: { ratePerTenant: second(1) } })
+    expect(lanesOf((await store.take(1)).items)).toBe('c')
+    expect((await store.take(1)).ids).toEqual([])
+    store.pass(5_000)
+    expect(lanesOf((await store.take(9)).items)).toBe('ab')
+  })
+
   test('of a tenant outlives an empty lane, and leaves no trace when it is over', async () => {
     const store = await clockedStore({ limits: { ratePerTenant: second(1) } })
     for (let n = 0; n < 2; n += 1) {
@@ -156,6 +262,65 @@ describe('a rate', () => {
     store.pass(1_000)
     await store.claim(0)
     expect(await store.record('a')).toBeUndefined()
+    expect(await store.redis.zcard(store.keys.later)).toBe(0)
+  })
+})
+
+describe('a rate that is used up', () => {
+  test("of a tenant that is resumed: it is in nobody's way, and the answer says when it may give", async () => {
+    const store = await clockedStore({ limits: { ratePerTenant: second(1) } })
+    await store.send('a', { times: 2 })
+    await store.take(1)
+    await store.pause('pause', 'a')
+    await store.pause('resume', 'a')
+    await store.send('b')
+    expect(lanesOf((await store.take(1)).items)).toBe('b')
+    expect(await store.take(1, { leaseMs: 5_000 })).toMatchObject({ items: [], dueInMs: 1_000 })
+  })
+
+  test('counts for another one as far as that has room for it', async () => {
+    const hourly = { max: 100, perMs: 3_600_000 }
+    for (const name of ['rate', 'ratePerTenant']) {
+      const store = await clockedStore({ limits: { [name]: hourly } })
+      await store.send('a', { times: 200 })
+      expect((await store.take(99)).ids).toHaveLength(99)
+      await store.make(2, { limits: { [name]: second(10) } })
+      expect(await store.take(9)).toMatchObject({ items: [], dueInMs: 100 })
+      store.pass(100)
+      expect((await store.take(9)).ids).toHaveLength(1)
+    }
+  })
+
+  test('is not waited for when it is another now, or none; a throttle is', async () => {
+    for (const ratePerTenant of [second(10), undefined]) {
+      const store = await clockedStore({ limits: { ratePerTenant: { max: 1, perMs: 3_600_000 } } })
+      for (const lane of ['a', 'b', 'c']) await store.send(lane, { times: 3, envelope: sentEnvelope('x', lane) })
+      const { token, ids } = await store.take(3)
+      await store.settle(token, [ids[2]!], { kind: 'throttle', forMs: 7_200_000 })
+      await store.pause('pause', 'b')
+      await store.make(2, { limits: ratePerTenant ? { ratePerTenant } : {} })
+      if (ratePerTenant) {
+        expect(await store.take(9)).toMatchObject({ ids: [], dueInMs: 100 })
+        store.pass(100)
+      }
+      expect(lanesOf((await store.take(1)).items)).toBe('a')
+      store.pass(3_000_000)
+      expect(lanesOf((await store.take(9)).items)).not.toMatch(/[bc]/)
+      expect(await findingsIn(store)).toEqual([])
+    }
+  })
+
+  test('is nothing that fsck finds wrong, in an empty lane and in one that has something again', async () => {
+    const store = await clockedStore({ limits: { ratePerTenant: second(2) } })
+    const send = () => store.send('a', { envelope: sentEnvelope('x', 'a') })
+    await send()
+    const { token, ids } = await store.take(1)
+    await store.settle(token, ids, { kind: 'ack' })
+    expect(await findingsIn(store)).toEqual([])
+    await send()
+    expect(await findingsIn(store)).toEqual([])
+    store.pass(1_000)
+    await send()
     expect(await store.redis.zcard(store.keys.later)).toBe(0)
   })
 })

@@ -109,6 +109,37 @@ test('a delayed item enters its key when it is due', async () => {
   expect((await store.take(5)).ids).toEqual([late])
 })
 
+describe('a claim that finds nothing but what is over says that there is more', () => {
+  test('behind one that has expired', async () => {
+    const store = await clockedStore({ ordered: true })
+    await store.send('a', { key: 'k', ttlMs: 10 })
+    const [next] = await sendKeys(store, 'k')
+    store.pass(10)
+    expect(await store.take(5)).toMatchObject({ ids: [], more: true })
+    expect(await store.take(5)).toMatchObject({ ids: [next], more: false })
+  })
+
+  test('behind one that had its last attempt', async () => {
+    const store = await clockedStore({ ordered: true, attempts: 1 })
+    const [, next] = await sendKeys(store, 'k', 'k')
+    await store.take(1, { leaseMs: 10 })
+    store.pass(10)
+    expect(await store.take(5)).toMatchObject({ ids: [], more: true })
+    expect(await store.take(5)).toMatchObject({ ids: [next], more: false })
+  })
+
+  test('once: also where it cannot be given, and not to a look that wants nothing', async () => {
+    const store = await clockedStore({ ordered: true })
+    await store.send('a', { key: 'k', ttlMs: 10 })
+    await sendKeys(store, 'k')
+    store.pass(10)
+    expect(await store.take(0)).toMatchObject({ ids: [], more: false })
+    expect(await store.take(5)).toMatchObject({ ids: [], more: true })
+    await store.pause('pause', 'a')
+    expect(await store.take(5)).toMatchObject({ ids: [], more: false })
+  })
+})
+
 test('items without a key are never in the way', async () => {
   const store = await clockedStore({ ordered: true })
   const ids = await store.send('a', { times: 3 })

@@ -4,7 +4,7 @@ import { holdScript } from '../../src/log/holds.ts'
 import { openNamespace } from '../../src/log/namespace.ts'
 import { historyScript } from '../../src/log/read.ts'
 import { liftScript } from '../../src/log/rollback.ts'
-import { liveChannelPrefix, topicWakeChannel } from '../../src/redis/keys.ts'
+import { answersChannel, liveChannelPrefix, topicWakeChannel } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { plainRedis } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -164,6 +164,33 @@ describe('messages', () => {
       '100 302\nacme:a.b\nglobex:c',
       '302 400\n',
     ])
+  })
+
+  test('a lone event of the only one who listens, and who hears of it by the answer, is told to nobody else', async () => {
+    const p = testPartition()
+    const { wake } = p.keys
+    const answers = answersChannel(p.namespace, 'p')
+    const flush = (n: number, events = ['']) => p.flush(events, { process: 'p', n })
+    const lone = async (n: number) => String(((await flush(n)) as Stored).last)
+    const own = await subscribed(wake, answers)
+    const lastOf = (messages: string[][]) => messages.map(([, message]) => /^\d+ (\d+)/.exec(message!)![1])
+    await flush(1)
+    const unheard = [await lone(2), await lone(3)]
+    const { last: several } = (await flush(4, ['', ''])) as Stored
+    const others = await subscribed(wake)
+    const told = [await lone(5)]
+    await eventually(() => own.length === 3 && others.length === 1)
+    expect(lastOf(others)).toEqual(told)
+    expect(lastOf(own).slice(1)).toEqual([String(several), ...told])
+    expect(lastOf(own)).not.toEqual(expect.arrayContaining(unheard))
+  })
+
+  test('the only one who listens is told when it is another process', async () => {
+    const p = testPartition()
+    const listening = await subscribed(p.keys.wake)
+    await subscribed(answersChannel(p.namespace, 'other'))
+    for (const n of [1, 2, 3]) await p.flush([''], { process: 'p', n })
+    await eventually(() => listening.length === 3)
   })
 
   test('each topic of a flush has its own hint for all partitions: which one, and where the topic was before', async () => {

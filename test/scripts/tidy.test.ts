@@ -1,17 +1,21 @@
 /** The rules for scripts and keys: headers say what the code uses, declarations pass what headers say, docs list it all. */
 import { readdirSync, readFileSync } from 'node:fs'
-import { dirname, join, relative, resolve } from 'node:path'
+import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
 import { acceptAct, claimAct, settleAct, workScript } from '../../src/lanes/acts.ts'
 import {
   enterScript,
   extendScript,
+  cancelScript as laneCancelScript,
   discardScript as laneDiscardScript,
+  dropScript as laneDropScript,
   fsckScript as laneFsckScript,
   redriveScript as laneRedriveScript,
   removeScript as laneRemoveScript,
   makeScript,
+  noteScript,
+  operationsScript,
   parkedScript,
   pauseScript,
   peekScript,
@@ -24,19 +28,24 @@ import { openScript } from '../../src/log/namespace.ts'
 import { historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
+import { triggerScript } from '../../src/operations/triggers.ts'
 import { cancelScript, delayScript, dueScript, publishScript } from '../../src/publish/scripts.ts'
 import {
+  answersChannel,
   groupKeys,
   keyRecogniser,
   keyTable,
   liveChannelPrefix,
   namespaceKey,
+  operationKeys,
   partitionKeys,
   processorKeys,
   processorsKey,
   queueKeys,
   routeKeys,
   topicWakeChannel,
+  triggerKeys,
+  webhookKeys,
   workersKeys,
 } from '../../src/redis/keys.ts'
 import {
@@ -55,6 +64,17 @@ import {
   resumeScript,
   settleScript,
 } from '../../src/sinks/stream/scripts.ts'
+import {
+  dropScript,
+  acceptScript as hookAcceptScript,
+  makeScript as hookMakeScript,
+  pauseScript as hookPauseScript,
+  removeScript as hookRemoveScript,
+  workScript as hookWorkScript,
+  inspectScript,
+  lettersScript,
+  rotateScript,
+} from '../../src/sinks/webhook/scripts.ts'
 import { firedScript, scheduleScript } from '../../src/tasks/scripts.ts'
 
 const root = resolve(import.meta.dirname, '../..')
@@ -96,6 +116,14 @@ const sent = {
 }
 const settlements = [{ token: 't', id: 'i', outcome: { kind: 'ack' as const } }]
 const lease = { leaseMs: 1, worker: 'w', start: 's' }
+
+const shard = { keys: webhookKeys('ns', 1), seed: 's' }
+const hook = {
+  ...{ name: 'h', revision: 1, born: 1, definition: '{}', maxEvents: 1, maxWaitMs: 1, maxBytes: 1, keepEvents: 1 },
+  ...{ sequences: 1, secret: '', newSecret: 's', overlapMs: 1, applied: [0] },
+}
+const gathered = { name: 'h', revision: 1, born: 1, first: 1, last: 1, wrap: 'f\n[\n]' }
+const attempt = { name: 'h', sequence: '0', became: 'delivered' as const, events: 1, attempt: '{}', disable: '' }
 
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
@@ -168,16 +196,37 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
       claimAct({ ...lease, token: 't', n: 1 }),
     ],
   }),
+  'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
+  'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', progress: '1', lines: ['l'] }),
+  'src/lanes/operations.lua': call(operationsScript, { ...lanes, ask: { act: 'get', names: ['n'] }, detail: true }),
+  'src/operations/trigger.lua': call(triggerScript, { ns: 'ns', act: 'put', name: 't', nowMs: 1 }),
   'src/lanes/renew.lua': call(renewScript, { ...lanes, leaseMs: 1, tokens: ['t'] }),
   'src/lanes/extend.lua': call(extendScript, { ...lanes, token: 't', id: 'i', forMs: 1, ownToken: 'o' }),
   'src/lanes/enter.lua': call(enterScript, { ...lanes, act: 'enter', worker: 'w', start: 's' }),
   'src/lanes/parked.lua': call(parkedScript, { ...lanes, act: 'resume', objects: ['l k'] }),
   'src/lanes/pause.lua': call(pauseScript, { ...lanes, act: 'pause', lane: '' }),
   'src/lanes/peek.lua': call(peekScript, { ...lanes, n: 1 }),
+  'src/lanes/drop.lua': call(laneDropScript, { ...lanes, name: 'l', bytes: 1, most: 1 }),
   'src/lanes/redrive.lua': call(laneRedriveScript, { ...lanes, ids: ['i'] }),
   'src/lanes/discard.lua': call(laneDiscardScript, { ...lanes, ids: ['i'] }),
   'src/lanes/fsck.lua': call(laneFsckScript, { ...lanes, most: 1, asks: [{ what: 'lanes', from: '0', name: '' }] }),
   'src/lanes/remove.lua': call(laneRemoveScript, { ...lanes, revision: 1 }),
+  'src/sinks/webhook/make.lua': call(hookMakeScript, { ...shard, hook }),
+  'src/sinks/webhook/accept.lua': call(hookAcceptScript, {
+    ...{ ...shard, replay: '', partition: 0 },
+    deliveries: [{ ...gathered, events: [{ sequence: 0, piece: '0-1 {}' }] }],
+  }),
+  'src/sinks/webhook/work.lua': call(hookWorkScript, {
+    ...shard,
+    ended: [{ settlement: settlements[0]!, ...attempt }],
+    claim: { ...lease, token: 't', n: 1 },
+  }),
+  'src/sinks/webhook/pause.lua': call(hookPauseScript, { ...shard, act: 'disable', name: 'h', why: 'w' }),
+  'src/sinks/webhook/letters.lua': call(lettersScript, { ...shard, act: 'redrive', ids: ['b'] }),
+  'src/sinks/webhook/rotate.lua': call(rotateScript, { ...shard, name: 'h', secret: 's', overlapMs: 1 }),
+  'src/sinks/webhook/drop.lua': call(dropScript, { ...shard, name: 'h', bytes: 1, most: 1 }),
+  'src/sinks/webhook/remove.lua': call(hookRemoveScript, { ...shard, name: 'h', revision: 1 }),
+  'src/sinks/webhook/inspect.lua': call(inspectScript, { ...shard, name: 'h', most: 1 }),
 }
 
 function call<Input>(
@@ -207,7 +256,7 @@ const scripts = allLua.filter((path) => !isPart(path))
 /** What the loader joined to it, in the order in which it did. */
 function partsOf(path: string): string[] {
   const source = declared[path]?.source ?? ''
-  const parts = allLua.filter((part) => isPart(part) && dirname(part) === dirname(path) && source.includes(read(part)))
+  const parts = allLua.filter((part) => isPart(part) && source.includes(read(part)))
   return parts.sort((a, b) => source.indexOf(read(a)) - source.indexOf(read(b)))
 }
 
@@ -236,7 +285,7 @@ const documented = (header: string, list: 'KEYS' | 'ARGV'): Slot[] =>
 
 /** Every slot that the code uses, also through a shorter name of the list, and computed ones from an open slot on. */
 function used(body: string, list: 'KEYS' | 'ARGV', slots: readonly Slot[]): number[] {
-  const alias = new RegExp(`local (\\w+) = ${list}$`, 'm').exec(body)?.[1] ?? list
+  const alias = new RegExp(`local (?:\\w+, )?(\\w+) = (?:\\S+, )?${list}$`, 'm').exec(body)?.[1] ?? list
   const open = slots.find((slot) => slot.open)?.index ?? Number.POSITIVE_INFINITY
   const found = [...body.matchAll(new RegExp(`\\b(?:${list}|${alias})\\[([^\\]]+)\\]`, 'g'))].map(([, index]) =>
     /^\d+$/.test(index!) ? Math.min(Number(index), open) : open,
@@ -244,7 +293,10 @@ function used(body: string, list: 'KEYS' | 'ARGV', slots: readonly Slot[]): numb
   return [...new Set(found)].sort((a, b) => a - b)
 }
 
-const mayBeRefused = ['src/publish/publish.lua', 'src/publish/delay.lua', 'src/lanes/send.lua', 'src/lanes/make.lua']
+const mayBeRefused = [
+  ...['src/publish/publish.lua', 'src/publish/delay.lua', 'src/lanes/send.lua', 'src/lanes/make.lua'],
+  ...['src/sinks/webhook/make.lua', 'src/operations/trigger.lua'],
+]
 
 describe.each(scripts)('%s', (path) => {
   const { flags, header, body } = split(path)
@@ -312,21 +364,39 @@ describe('keys', () => {
   const spelled = partitionKeys('<ns>', '<tag>')
   const ofProcessor = processorKeys('<ns>', '<processor>')
   const ofQueue = queueKeys('<ns>', '<queue>')
+  const ofShard = webhookKeys('<ns>', '<shard>')
+  /** A store of lanes is a queue's, or that of the webhooks of a shard, which has no weights, parks nothing and is sent nothing. */
+  const ofQueueAlone = ['weights', 'parked', 'remembered', 'forget']
+  const ofLanes = Object.fromEntries(
+    Object.entries(ofQueue).map(([name, key]) =>
+      ofQueueAlone.includes(name) ? [name, key] : [name, [key, ofShard[name as keyof typeof ofQueue]]],
+    ),
+  )
+  const ofOperations = operationKeys('<ns>', '<queue>')
   const spelling: Record<string, string | readonly string[]> = {
     ...spelled,
-    ...ofQueue,
+    ...ofShard,
+    ...ofLanes,
     ...ofProcessor,
     ...workersKeys('<ns>'),
     ...routeKeys('<ns>'),
     ...groupKeys('<ns>', '<group>'),
+    ...triggerKeys('<ns>'),
+    ...ofOperations,
     namespace: namespaceKey('<ns>'),
     processors: processorsKey('<ns>'),
-    dead: [ofProcessor.dead, ofQueue.dead],
-    deadOrder: [ofProcessor.deadOrder, ofQueue.deadOrder],
+    dead: [ofProcessor.dead, ofQueue.dead, ofShard.dead],
+    deadOrder: [ofProcessor.deadOrder, ofQueue.deadOrder, ofShard.deadOrder],
     shelf: `${ofProcessor.shelfPrefix}<sha1>`,
-    ranked: `${ofQueue.rankedPrefix}<tenant>`,
-    held: `${ofQueue.heldPrefix}<token>`,
+    ranked: [`${ofQueue.rankedPrefix}<tenant>`, `${ofShard.rankedPrefix}<webhook>`],
+    held: [ofQueue, ofShard].map(({ heldPrefix }) => `${heldPrefix}<token>`),
+    hook: `${ofShard.hookPrefix}<webhook>`,
+    open: `${ofShard.openPrefix}<webhook>:<sequence>`,
+    attempts: `${ofShard.attemptsPrefix}<webhook>`,
+    replay: `${ofShard.replayPrefix}<id>`,
+    opsOf: `${ofOperations.opsOfPrefix}<sha1>`,
     topicWake: topicWakeChannel('<ns>', '<topic>'),
+    answers: answersChannel('<ns>', '<process>'),
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,
     once: `${spelled.oncePrefix}<sha1>`,
   }
@@ -351,6 +421,8 @@ describe('keys', () => {
       spelled.log.replace('<ns>', 'x'),
       ...[`${ofQueue.store}:x`, `${ofQueue.store}-x`, ofQueue.rankedPrefix, `${ofQueue.heldPrefix}x:y`],
       ofQueue.store.replace('<ns>', 'x'),
+      ...[`${ofShard.deadlines}:x`, ofShard.hookPrefix, `${ofShard.hookPrefix}x:y`, `${ofShard.openPrefix}x`],
+      ofShard.deadlines.replace('<ns>', 'x'),
     ])
       expect(recognise(key), key).toBeUndefined()
   })

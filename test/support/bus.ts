@@ -17,6 +17,17 @@ export function plainRedis(url = redisUrl()): Redis {
   return redis
 }
 
+/** A user that may not subscribe: no hint ever reaches whoever connects as it. */
+export async function urlWithoutHints(): Promise<string> {
+  const redis = plainRedis()
+  const user = `deaf-${freshNamespace()}`
+  await redis.call('ACL', 'SETUSER', user, 'on', '>x', '~*', '&*', '+@all', '-subscribe')
+  onTestFinished(async () => {
+    await redis.call('ACL', 'DELUSER', user)
+  })
+  return redisUrl().replace('redis://', `redis://${user}:x@`)
+}
+
 export function testBus<const R extends Registry = Record<never, never>>(options: BusOptions<R> = {}): Bus<R> {
   const namespace = options.namespace ?? freshNamespace()
   const redis = options.redis ?? redisUrl()

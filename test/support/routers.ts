@@ -59,7 +59,8 @@ async function startRouter(
   const backbone = new Backbone(settings)
   const opened = await backbone.open()
   const { reads: connection, hints } = opened
-  const ground = { clock: settings.network, namespace: opened.namespace, connection, hints, saw: () => undefined }
+  const listening = { connection, hints, process: settings.randomness.id(), saw: () => undefined }
+  const ground = { clock: settings.network, namespace: opened.namespace, ...listening }
   const growth = new LogGrowth({ ...settings, ...ground })
   const sinks = { queue: sink }
   const subscriptions = new Subscriptions({ ...settings, source: backbone, sinks })

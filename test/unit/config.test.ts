@@ -56,6 +56,10 @@ const others: Record<
   'retention.events': ['1000', (c) => c.retention?.events, 1_000],
   'retention.bytes': ['1GiB', (c) => c.retention?.bytes, 2 ** 30],
   liveChannel: ['true', (c) => c.liveChannel, true],
+  'webhooks.allow': ['10.0.0.0/8, fd00::/8', (c) => c.webhooks.allow, ['10.0.0.0/8', 'fd00::/8']],
+  'webhooks.allowHttp': ['true', (c) => c.webhooks.allowHttp, true],
+  'webhooks.development': ['yes', (c) => c.webhooks.development, true],
+  'webhooks.concurrency': ['8', (c) => c.webhooks.concurrency, 8],
   'log.level': ['debug', (c) => c.log.level, 'debug'],
 }
 
@@ -87,6 +91,7 @@ test('without anything given, the defaults hold', () => {
     publish: { timeoutMs: 10_000, maxWaitingBytes: 64 * 2 ** 20, maxWaiting: 100_000 },
     retention: undefined,
     liveChannel: false,
+    webhooks: { allow: [], allowHttp: false, development: false, concurrency: 64 },
     log: { level: 'info' },
   })
 })

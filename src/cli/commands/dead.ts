@@ -1,20 +1,24 @@
-/** `busbar dead`: what queues and processors have given up on, and what to do about it. */
+/** `busbar dead`: what queues, processors and webhooks have given up on, and what to do about it. */
 import type { Command } from 'commander'
 import { type AnyLetter, type DeadChoice, type DeadFilter, type DeadView, letterJson } from '../../dead-letters.ts'
 import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
+import type { WebhookLetter } from '../../index.ts'
 import { timeForms } from '../../time.ts'
 import { exitCodes } from '../exit.ts'
 import { choiceOption, countOption, numberOption, timeOption } from '../options.ts'
+import type { Output } from '../output.ts'
 import type { AddCommand } from '../program.ts'
 import type { CliBus, Session } from '../session.ts'
 import { countOf, countText, deadLines, reasonLines } from '../stream-tables.ts'
 import { tableLines } from '../table.ts'
 import { sayWhatWasMeant } from '../verbs.ts'
+import { batchLetterLines } from '../webhook-tables.ts'
 
-type Kind = 'queue' | 'processor'
+const kinds = ['queue', 'processor', 'webhook'] as const
+type Kind = (typeof kinds)[number]
 
-interface ChoiceOptions extends Omit<DeadFilter, 'ids'> {
+export interface ChoiceOptions extends Omit<DeadFilter, 'ids'> {
   kind?: Kind
   all?: boolean
 }
@@ -28,11 +32,11 @@ interface ListOptions extends ChoiceOptions {
 export const addDead: AddCommand = (program, run) => {
   const dead = program
     .command('dead')
-    .description('show where dead letters are: what queues and processors have given up on')
+    .description('show where dead letters are: what queues, processors and webhooks have given up on')
     .action(run(listPlaces))
   const add = (verb: string, description: string) =>
-    dead.command(verb).description(description).argument('<name>', 'of the queue or processor')
-  filtered(add('ls', 'show the dead letters of a queue or processor, oldest first'))
+    dead.command(verb).description(description).argument('<name>', 'of the queue, processor or webhook')
+  filtered(add('ls', 'show the dead letters of one of them, oldest first'))
     .option('--limit <n>', 'at most this many (default: 100)', countOption('limit', 10_000))
     .option('--offset <n>', 'pass over this many first', numberOption('offset'))
     .option('--by-reason', 'count them by why they were given up')
@@ -51,8 +55,8 @@ function filtered(command: Command): Command {
   return command
     .option(
       '--kind <kind>',
-      'queue or processor, where both have this name',
-      choiceOption('kind', ['queue', 'processor']),
+      'queue, processor or webhook, where two of them have this name',
+      choiceOption('kind', kinds),
     )
     .option('--tenant <name>', 'only those of this tenant')
     .option('--type <type>', 'only those of this type')
@@ -66,11 +70,12 @@ interface Place {
   dead: number
 }
 
-async function placesIn({ queues, streams }: CliBus): Promise<Place[]> {
-  const [allQueues, allStreams] = await Promise.all([queues.list(), streams.list()])
+async function placesIn({ queues, streams, webhooks }: CliBus): Promise<Place[]> {
+  const [allQueues, allStreams, allHooks] = await Promise.all([queues.list(), streams.list(), webhooks.list()])
   return [
     ...allQueues.map(({ name, dead }) => ({ name, kind: 'queue' as const, dead })),
     ...allStreams.map(({ name, dead }) => ({ name, kind: 'processor' as const, dead })),
+    ...allHooks.map(({ name, letters }) => ({ name, kind: 'webhook' as const, dead: letters })),
   ]
 }
 
@@ -86,18 +91,19 @@ async function listPlaces({ out, withBus }: Session) {
   return exitCodes.ok
 }
 
-/** Whose they are: queues and processors may have the same names. */
+/** Whose they are: a processor may have the name of a queue or webhook. */
 async function deadOf(bus: CliBus, name: string, kind: Kind | undefined): Promise<DeadView<AnyLetter>> {
   const places = (await placesIn(bus)).filter((place) => kind === undefined || place.kind === kind)
   const found = places.filter((place) => place.name === name)
   if (found.length > 1) {
-    const problem = 'is a queue and a processor: say which with --kind'
+    const problem = `is a ${found.map((place) => place.kind).join(' and a ')}: say which with --kind`
     throw BusbarError.of('PARAMETER_INVALID', { name: 'name', value: shown(name), problem })
   }
   const names = places.map((place) => place.name)
   const meant = didYouMean(name, names)
-  if (!found[0]) throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), meant, orProcessor: kind !== 'queue' })
-  return found[0].kind === 'queue' ? bus.queues.dead : bus.streams.dead
+  if (!found[0] && kind === 'webhook') throw BusbarError.of('WEBHOOK_NOT_FOUND', { name: shown(name), meant })
+  if (!found[0]) throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), meant, orOther: kind !== 'queue' })
+  return { queue: bus.queues, processor: bus.streams, webhook: bus.webhooks }[found[0].kind].dead
 }
 
 function filterOf({ tenant, type, reason, before }: ChoiceOptions): DeadFilter {
@@ -113,9 +119,14 @@ async function listLetters(session: Session, name: string, options: ListOptions)
   const letters = await withBus(async (bus) => (await deadOf(bus, name, kind)).list(name, { ...filter, ...page }))
   if (out.json) for (const letter of letters) await out.printJsonText(letterJson(letter))
   else if (letters.length === 0) out.note('There are no such dead letters here.')
-  else for (const line of deadLines(letters, out)) await out.print(line)
+  else for (const line of letterLines(letters, out)) await out.print(line)
   return exitCodes.ok
 }
+
+const letterLines = (letters: readonly AnyLetter[], out: Output): string[] =>
+  letters.every(isBatch) ? batchLetterLines(letters, out) : deadLines(letters, out)
+
+const isBatch = (letter: AnyLetter): letter is WebhookLetter => 'sealedAt' in letter
 
 async function listReasons({ out, withBus }: Session, name: string, kind: Kind | undefined, filter: DeadFilter) {
   const reasons = await withBus(async (bus) => (await deadOf(bus, name, kind)).reasons(name, filter))
@@ -147,13 +158,13 @@ function choiceOf(ids: readonly string[], options: ChoiceOptions): DeadChoice {
 const choiceError = (name: string, problem: string): BusbarError =>
   BusbarError.of('PARAMETER_INVALID', { name, problem })
 
-async function redrive(session: Session, name: string, ids: string[], options: ChoiceOptions) {
+export async function redrive(session: Session, name: string, ids: string[], options: ChoiceOptions) {
   const which = choiceOf(ids, options)
   const redriven = await session.withBus(async (bus) => (await deadOf(bus, name, options.kind)).redrive(name, which))
   return sayHowMany(session, ids, redriven, { redriven }, `${countOf(redriven, 'dead letter')} back in line.`)
 }
 
-async function discard(session: Session, name: string, ids: string[], options: ChoiceOptions) {
+export async function discard(session: Session, name: string, ids: string[], options: ChoiceOptions) {
   const which = choiceOf(ids, options)
   const discarded = await session.withBus(async (bus) => (await deadOf(bus, name, options.kind)).discard(name, which))
   return sayHowMany(session, ids, discarded, { discarded }, `${countOf(discarded, 'dead letter')} given up.`)

@@ -117,6 +117,7 @@ async function* examineServer(server: Server, config: Config): AsyncGenerator<ju
     return judge.judgeNamespace(config.namespace, stored === null ? undefined : Number(stored), config.partitions)
   })
   yield await ask('clock', async () => judge.judgeClock(await skewMs(redis)))
+  yield judge.judgeWebhooks(config.webhooks)
 }
 
 async function roundTripMs(redis: Redis): Promise<number> {

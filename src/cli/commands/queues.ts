@@ -1,6 +1,7 @@
 /** `busbar queues` and `busbar queue NAME`: what waits for whom, and stopping, going on, taking away. Making is in queue-put.ts. */
 
-import { canAsk, confirm } from '../confirm.ts'
+import type { QueueFacts } from '../../index.ts'
+import { refusal } from '../confirm.ts'
 import { eventTable } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
 import { commandLine } from '../invocation.ts'
@@ -12,6 +13,7 @@ import { isRouted, sayUnrouted } from '../routed.ts'
 import type { Session } from '../session.ts'
 import { countOf } from '../stream-tables.ts'
 import { sayWhichVerb } from '../verbs.ts'
+import { addQueueParked, type ObjectOptions, objectOptions, resumeObjects } from './queue-parked.ts'
 import { addQueuePut } from './queue-put.ts'
 
 export const addQueues: AddCommand = (program, run) => {
@@ -37,9 +39,10 @@ export const addQueue: AddCommand = (program, run) => {
   add('pause', 'give nothing out until it is resumed; what comes meanwhile waits')
     .option('--tenant <tenant>', 'only of this tenant')
     .action(run((session, name: string, options: OfTenant) => setPaused(session, name, options, true)))
-  add('resume', 'go on giving')
-    .option('--tenant <tenant>', 'only of this tenant')
-    .action(run((session, name: string, options: OfTenant) => setPaused(session, name, options, false)))
+  objectOptions(add('resume', 'go on giving; or let parked objects go on'))
+    .option('--tenant <tenant>', 'only of this tenant; beside --object its key is enough')
+    .action(run(resume))
+  addQueueParked(queue, run)
   add('rm', 'take a queue away, and everything in it').option('--yes', 'do it without asking').action(run(removeQueue))
   sayWhichVerb(queue)
 }
@@ -82,7 +85,7 @@ async function showQueue(session: Session, name: string, { limit, peek }: ShowOp
   for (const line of queueFactLines(facts, out)) await out.print(line)
   await out.print('')
   if (tenants.length === 0) out.note('Nothing is in it.')
-  else for (const line of tenantLines(tenants, out)) await out.print(line)
+  else for (const line of tenantLines(facts, tenants, out)) await out.print(line)
   if (facts.tenants > tenants.length)
     out.note(`${countOf(facts.tenants - tenants.length, 'more tenant')}: --limit shows more.`)
   if (next) {
@@ -90,6 +93,7 @@ async function showQueue(session: Session, name: string, { limit, peek }: ShowOp
     if (next.length === 0) out.note('Nothing can be given now.')
     else for (const line of eventTable(next, out)) await out.print(line)
   }
+  sayParked(session, facts)
   if (!routed && facts.match !== null) sayUnrouted(session)
   return exitCodes.ok
 }
@@ -98,32 +102,64 @@ interface OfTenant {
   tenant?: string
 }
 
-async function setPaused({ out, withBus }: Session, name: string, { tenant }: OfTenant, paused: boolean) {
+async function resume(session: Session, name: string, options: ObjectOptions) {
+  if (options.object !== undefined || options.parked) return resumeObjects(session, name, options)
+  return setPaused(session, name, options, false)
+}
+
+/** What is set aside goes on only when someone says so. */
+function sayParked(session: Session, { name, parked }: QueueFacts): void {
+  if (parked === 0) return
+  const shows = commandLine(session, `queue parked ${name}`)
+  session.out.note(`${countOf(parked, 'object')} ${parked === 1 ? 'is' : 'are'} parked: \`${shows}\` shows why.`)
+}
+
+/** Whoever lets a tenant go on wants to know what else is in its way. */
+function sayStillHeld(session: Session, { name, paused, weights }: QueueFacts, tenant: string): void {
+  if (weights[tenant] === 0)
+    session.out.note('Nothing of it is given all the same: its weight is 0, as the definition of the queue says.')
+  if (paused)
+    session.out.note(
+      `Nothing of it is given yet: all of ${name} is paused. \`${commandLine(session, `queue resume ${name}`)}\` lets it go on.`,
+    )
+}
+
+async function setPaused(session: Session, name: string, { tenant }: OfTenant, paused: boolean) {
+  const { out, withBus } = session
   const only = tenant === undefined ? {} : { tenant }
-  await withBus(({ queues }) => (paused ? queues.pause(name, only) : queues.resume(name, only)))
+  const facts = await withBus(async ({ queues }) => {
+    await (paused ? queues.pause(name, only) : queues.resume(name, only))
+    return queues.get(name)
+  })
   const what = tenant === undefined ? name : `Tenant ${printable(tenant)} of ${name}`
   if (out.json) await out.printJson({ name, ...only, paused })
   else await out.print(paused ? `${what} is paused.` : `${what} goes on.`)
+  if (!out.json && !paused) {
+    if (tenant === undefined) sayParked(session, facts)
+    else sayStillHeld(session, facts, tenant)
+  }
   return exitCodes.ok
 }
 
-async function removeQueue({ out, io, withBus }: Session, name: string, { yes = false }: { yes?: boolean }) {
+async function removeQueue(session: Session, name: string, { yes = false }: { yes?: boolean }) {
+  const { out, withBus } = session
   return withBus(async ({ queues }) => {
-    const { waiting, later, held, dead } = await queues.get(name)
-    const items = waiting + later + held + dead
-    if (!yes && items > 0) {
-      out.note(`${name} has ${countOf(items, 'item')}: ${waiting} waiting, ${later} later, ${held} held, ${dead} dead.`)
-      if (out.json || !canAsk(io)) {
-        out.note('Nothing was changed. Add --yes to take it away with everything in it.')
-        return exitCodes.usage
-      }
-      if (!(await confirm(io, `Take ${name} away?`))) {
-        out.note('Nothing was changed.')
-        return exitCodes.failed
-      }
+    const said = stakeOf(await queues.get(name))
+    if (!yes && said !== undefined) {
+      const question = `Take ${name} away?`
+      const refused = await refusal(session, { said, question, toDoIt: 'take it away with everything in it' })
+      if (refused !== undefined) return refused
     }
     await queues.remove(name)
     await (out.json ? out.printJson({ removed: name }) : out.print(`${name} is removed.`))
     return exitCodes.ok
   })
+}
+
+/** What would be lost; undefined for nothing. */
+function stakeOf({ name, ordered, waiting, later, held, dead, behind, parked }: QueueFacts): string | undefined {
+  const items = waiting + later + held + dead + behind + parked
+  if (items === 0) return undefined
+  const counts = `${waiting} waiting, ${later} later, ${held} held, ${dead} dead`
+  return `${name} has ${countOf(items, 'item')}: ${counts}${ordered ? `, ${behind} behind, ${parked} parked` : ''}.`
 }

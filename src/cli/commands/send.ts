@@ -4,7 +4,7 @@ import type { SendOptions, Sent } from '../../index.ts'
 import { quotingError, readStdin } from '../data-argument.ts'
 import { timeText } from '../event-row.ts'
 import { exitCodes } from '../exit.ts'
-import { integerOption } from '../options.ts'
+import { choiceOption, integerOption } from '../options.ts'
 import type { Colors } from '../output.ts'
 import type { AddCommand } from '../program.ts'
 import type { Session } from '../session.ts'
@@ -21,6 +21,12 @@ export const addSend: AddCommand = (program, run) => {
     .option('--ttl <duration>', 'dropped when nobody has claimed it by then')
     .option('--priority <n>', 'from -100 to 100; of one tenant the higher ones first', integerOption('priority'))
     .option('--idempotency-key <key>', 'the same one again within 24 hours sends nothing')
+    .option(
+      '--kind <kind>',
+      'manual or automatic, for the operation of a tracked queue',
+      choiceOption('kind', ['manual', 'automatic']),
+    )
+    .option('--request-id <id>', 'the same: of the request that it comes from')
     .option('--trace <text>', 'goes along with the item')
     .action(run(send))
 }

@@ -1,14 +1,14 @@
 /** `busbar streams`: the processors of the namespace, how far they are, and what to do about what they could not handle. */
 import { letterJson } from '../../dead-letters.ts'
-import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { checkId } from '../../event.ts'
 import type { ParkedObject, StreamFacts } from '../../index.ts'
 import { readPosition } from '../../sinks/stream/position.ts'
 import { timeForms } from '../../time.ts'
 import { exitCodes } from '../exit.ts'
-import { shellWord } from '../invocation.ts'
+import { commandLine } from '../invocation.ts'
 import { countOption, numberOption } from '../options.ts'
+import { notParked } from '../parked.ts'
 import { printable } from '../printable.ts'
 import type { AddCommand } from '../program.ts'
 import type { Session } from '../session.ts'
@@ -91,7 +91,9 @@ async function resumeObject(session: Session, name: string, object: string) {
   return session.withBus(async ({ streams }) => {
     const isResumed = await streams.parked.resume(name, object)
     await sayResumed(session, { partitions: 0, objects: isResumed ? 1 : 0 })
-    return isResumed ? exitCodes.ok : nothing(session, notParked(await streams.parked.list(name), name, object))
+    return isResumed
+      ? exitCodes.ok
+      : nothing(session, whyNotResumed(session, await streams.parked.list(name), name, object))
   })
 }
 
@@ -113,13 +115,10 @@ function notBlocked({ name, partitions }: StreamFacts, partition: number): strin
   return `Partition ${partition} of ${name} is not blocked. Blocked: ${blocked.join(', ') || 'none'}.`
 }
 
-function notParked(parked: readonly ParkedObject[], name: string, object: string): string {
+function whyNotResumed(session: Session, parked: readonly ParkedObject[], name: string, object: string): string {
   const objects = parked.map((one) => one.object)
   if (objects.includes(object)) return printable(`${shown(object)} goes on already: its events are being worked off.`)
-  const meant = objects.find((one) => one.endsWith(`/${object}`)) ?? didYouMean(object, objects)
-  const shape = /[/#]/.test(object) ? '' : ' Objects are written tenant/key.'
-  const hint = meant ? `Did you mean ${shellWord(meant)}?` : `\`busbar streams parked ${name}\` lists those that are.`
-  return printable(`${shown(object)} is not parked.${shape} ${hint}`)
+  return notParked(objects, object, commandLine(session, `streams parked ${name}`))
 }
 
 async function listParked({ out, withBus }: Session, name: string) {
@@ -181,7 +180,9 @@ async function discardParked(session: Session, name: string, object: string) {
   return session.withBus(async ({ streams: { parked } }) => {
     const discarded = await parked.discard(name, object)
     await sayHowMany(session, { discarded }, `${countOf(discarded, 'parked event')} given up.`)
-    return discarded > 0 ? exitCodes.ok : nothing(session, notParked(await parked.list(name), name, object))
+    return discarded > 0
+      ? exitCodes.ok
+      : nothing(session, whyNotResumed(session, await parked.list(name), name, object))
   })
 }
 

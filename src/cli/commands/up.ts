@@ -28,7 +28,7 @@ async function up(session: Session) {
   const { out } = session
   using end = onEndRequest()
   const log = createHeldLog(session)
-  const bus = session.openBus(log.listener)
+  const bus = session.openBus(log.listener, { dispatch: true })
   try {
     const starting = start(session, bus, log)
     const started = await Promise.race([starting, end.whenAsked])
@@ -74,5 +74,6 @@ function describeRunning({ config }: Session, log: HeldLog, door: Door): Running
     partitions: Number(log.find('bus.started')?.fields.partitions),
     dataDir: config.dataDir,
     tokenFile: join(config.dataDir, 'root-token'),
+    development: config.webhooks.development,
   }
 }

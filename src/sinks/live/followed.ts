@@ -69,9 +69,14 @@ export class FollowedTopics {
     }
   }
 
+  /** Every hint is heard, whatever its topics. */
+  get hearsAll(): boolean {
+    return this.#followed.has(everything)
+  }
+
   /** Undefined when every hint is heard. */
   get topics(): string[] | undefined {
-    return this.#followed.has(everything) ? undefined : [...this.#followed.keys()]
+    return this.hearsAll ? undefined : [...this.#followed.keys()]
   }
 
   /**

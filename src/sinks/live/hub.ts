@@ -106,6 +106,11 @@ export class LiveHub {
     return this.#followed.follow(pattern)
   }
 
+  /** A lone event of this process: who hears the partitions may get no other hint of it. */
+  heard(partition: number, hint: LogHint): void {
+    if (this.#followed.hearsAll) this.#hinted(partition, hint)
+  }
+
   /** From now on the reader is offered what its pattern matches. Answers the function that ends it. */
   wish(pattern: Pattern, reader: HubReader): () => void {
     return this.#wishes.add(pattern, reader)
@@ -164,8 +169,8 @@ export class LiveHub {
     this.#hintedAt[partition] = this.#context.clock.monotonicMs()
     if (this.#reading[partition]) return this.#keepForLater(partition, () => this.#hinted(partition, hint))
     const at = this.position(partition)
-    const unwanted = this.#isUnwanted(hint)
     if (hint.last <= at) return
+    const unwanted = this.#isUnwanted(hint)
     if (hint.before > at) this.#read(partition)
     else if (unwanted) this.#moveTo(partition, hint.last)
     else this.#take(partition, hint)

@@ -3,8 +3,10 @@ import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
 import type { Outcome } from '../../lanes/acts.ts'
 import { storedReason } from '../../lanes/item.ts'
+import { operationName } from '../../lanes/operation.ts'
 import { checkTime } from './checks.ts'
 import type { Held } from './held.ts'
+import type { Source } from './source.ts'
 
 /** What a handler returns when the item is not done. Made by its context only. */
 export class Decision {
@@ -31,11 +33,37 @@ export class WorkContext {
   readonly queue: string
   readonly worker: string
   readonly #held: Held
+  readonly #source: Pick<Source, 'queue' | 'note'>
 
-  constructor(queue: string, worker: string, held: Held) {
-    this.queue = queue
+  constructor(source: Pick<Source, 'queue' | 'note'>, worker: string, held: Held) {
+    this.queue = source.queue
     this.worker = worker
+    this.#source = source
     this.#held = held
+  }
+
+  /** What `bus.operations` knows it by, if its queue is tracked. */
+  get operationId(): string {
+    return `${this.queue}.${operationName(this.#held.item.id)}`
+  }
+
+  /** Whether a person asked for it, and by which request, as `send` was told. */
+  get kind(): 'manual' | 'automatic' {
+    return this.#held.origin.kind
+  }
+
+  get requestId(): string | null {
+    return this.#held.origin.requestId
+  }
+
+  /** How far it is, any JSON value: whoever looks at the operation sees the last one while it runs. */
+  progress(value: unknown): void {
+    this.#source.note(this.#held, { progress: value })
+  }
+
+  /** A line for whoever looks at the operation, also while it runs. The last 100 lines are kept, at most 16 KiB. */
+  log(line: string): void {
+    this.#source.note(this.#held, { line: String(line) })
   }
 
   /** 1 for the first try. */
@@ -52,7 +80,7 @@ export class WorkContext {
     return this.#held.firstClaimedMs
   }
 
-  /** Fires when the handler took longer than it may, when the lease was lost, or when the worker ends. */
+  /** Fires when the handler took longer than it may, when the lease was lost, when its operation is cancelled, or when the worker ends. */
   get signal(): AbortSignal {
     return this.#held.signal
   }
@@ -77,9 +105,9 @@ export class BatchItem {
   readonly enqueuedAt: number
   readonly firstClaimedAt: number
   #said: Decision | undefined
-  readonly #decide: (decision: Decision | undefined) => void
+  readonly #decide: (decision: Decision | undefined, output: unknown) => void
 
-  constructor(held: Held, decide: (decision: Decision | undefined) => void) {
+  constructor(held: Held, decide: (decision: Decision | undefined, output: unknown) => void) {
     this.event = held.event
     this.attempt = held.attempt
     this.enqueuedAt = held.item.enqueuedMs
@@ -88,14 +116,15 @@ export class BatchItem {
   }
 
   /** Said once: what comes after it is without effect. */
-  #say(decision: Decision | undefined): void {
+  #say(decision: Decision | undefined, output?: unknown): void {
     if (this.#said) return
     this.#said = decision ?? new Decision({ kind: 'ack' })
-    this.#decide(decision)
+    this.#decide(decision, output)
   }
 
-  ack(): void {
-    this.#say(undefined)
+  /** `output`: what the operation of a tracked queue shows. */
+  ack(output?: unknown): void {
+    this.#say(undefined, output)
   }
 
   retry(after: Duration, reason?: string): void {

@@ -2,10 +2,12 @@
  * Working until nothing is left: everything that was published before is routed, and no queue worked on here has an item that
  * waits for its turn or is held, by whomever.
  *
- * What waits for a later time (a delay, a retry) is left, and so is what cannot be given: of a paused queue, or of a tenant
- * with weight 0. What a handler of this process publishes counts as published before.
+ * What waits for a later time (a delay, a retry, a throttled tenant) is left, and so is what cannot be given: of a paused queue, of a tenant that is
+ * paused or has weight 0, of a parked object. What a handler of this process publishes counts as published before.
  */
 import type { Redis } from 'ioredis'
+import { laneEveryMs } from '../../lanes/limits.ts'
+import { throttleMark } from '../../lanes/record.ts'
 import { nowMs } from '../../lanes/store.ts'
 import type { Namespace } from '../../log/namespace.ts'
 import { readLasts } from '../../log/read.ts'
@@ -22,6 +24,9 @@ export interface Left {
   /** Items that wait for a time, and when the first of them is due: ms; null for none. */
   later: number
   dueAt: number | null
+  /** Of an ordered queue: items that wait for another of their object, and objects that are parked. */
+  behind: number
+  parked: number
   paused: boolean
 }
 
@@ -38,6 +43,8 @@ export interface DrainContext {
 }
 
 const lookMs = 50
+// Of what waits for a time, so many are looked at for tenants that wait for their rate.
+const lookedAt = 100
 
 /** Resolves with what is left; early, with what there is, when the signal fires. */
 export async function whenDrained(context: DrainContext): Promise<Left[]> {
@@ -79,20 +86,24 @@ async function stateOf(redis: Redis, namespace: Namespace, queue: string, toldMs
   const keys = queueKeys(namespace.name, queue)
   const answers = await redis
     .multi()
-    .hmget(keys.store, 'waiting', 'held', 'paused')
+    .hmget(keys.store, 'waiting', 'held', 'behind', 'paused', 'limits')
     .zcard(keys.turns)
     .hlen(keys.laterItems)
-    .zrange(keys.later, '0', '0', 'WITHSCORES')
+    .hlen(keys.parked)
+    .zrange(keys.later, '0', String(lookedAt - 1), 'WITHSCORES')
     .time()
     .exec()
-  const [stored, turns, later, first, [seconds, us]] = (answers ?? []).map(([error, answer]) => {
+  const [stored, turns, later, parked, due, [seconds, us]] = (answers ?? []).map(([error, answer]) => {
     if (error) throw error
     return answer
-  }) as [(string | null)[], number, number, string[], [number, number]]
-  const [waiting, held, paused] = [Number(stored[0] ?? 0), Number(stored[1] ?? 0), stored[2] === '1']
-  const dueAt = first.length > 0 ? Number(first[1]) : null
+  }) as [(string | null)[], number, number, number, string[], [number, number]]
+  const [waiting, held, behind] = stored.slice(0, 3).map(Number) as [number, number, number]
+  const paused = stored[3] === '1'
+  const dueAt = due.length > 0 ? Number(due[1]) : null
   const now = toldMs ?? Number(seconds) * 1_000 + Math.floor(Number(us) / 1_000)
-  // The next claim brings back what is due.
-  const canGive = !paused && (turns > 0 || (dueAt !== null && dueAt <= now))
-  return { queue, waiting, later, dueAt, paused, held, isEmpty: held === 0 && !canGive }
+  // The next claim brings back what is due; and whoever has only used up its rate gives more in a while.
+  const pacedAt = now + Math.ceil(laneEveryMs(stored[4] ?? ''))
+  const isPaced = due.some((name, i) => name.startsWith(throttleMark) && Number(due[i + 1]) <= pacedAt)
+  const canGive = !paused && (turns > 0 || (dueAt !== null && dueAt <= now) || (waiting > 0 && isPaced))
+  return { queue, waiting, later, dueAt, behind, parked, paused, held, isEmpty: held === 0 && !canGive }
 }

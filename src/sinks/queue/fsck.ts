@@ -9,11 +9,8 @@ import { readLasts } from '../../log/read.ts'
 import type { LogSource } from '../../log/view.ts'
 import { type QueueKeyParts, queueKeyParts, queueKeys, queuesPattern, routeKeys } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
-import { readSubscription } from '../../route/definition.ts'
-import type { Subscription } from '../../route/sink.ts'
+import { readable, storeProblems } from '../../route/store-fsck.ts'
 
-// Whoever puts a subscription makes its store right after.
-const makingMs = 10_000
 const keysPerStep = 500
 
 export async function* checkQueues(source: LogSource, mistyped: ReadonlySet<string>): AsyncGenerator<Finding> {
@@ -42,41 +39,11 @@ async function lookAtRegistered(redis: Redis, namespace: Namespace, name: string
     readLasts(redis, namespace),
   ])
   const subscription = text === null ? undefined : readable(name, text)
-  if (!subscription) return []
+  if (subscription?.kind !== 'queue') return []
   const ageMs = seconds! * 1000 - subscription.revision / 1000
   return storeProblems(stored, subscription, ageMs, lasts).map((problem) => ({
     ...{ check: 'queue-store' as const, where: `queue ${shown(name)}`, problem },
   }))
-}
-
-function readable(name: string, text: string): Subscription | undefined {
-  try {
-    return readSubscription(name, text)
-  } catch {
-    // For the check of subscriptions.
-    return undefined
-  }
-}
-
-function storeProblems(
-  stored: Readonly<Record<string, string>>,
-  { revision, born }: Subscription,
-  ageMs: number,
-  lasts: readonly number[],
-): string[] {
-  const isSettled = ageMs > makingMs
-  if (stored.revision === undefined) return isSettled ? ['it is registered, but has no store'] : []
-  const problems: string[] = []
-  if (Number(stored.born) !== born && isSettled)
-    problems.push(`its store is of the subscription of revision ${stored.born}, this one was created with ${born}`)
-  if (Number(stored.revision) > revision)
-    problems.push(`its store has revision ${stored.revision}, above the subscription's ${revision}`)
-  for (const [partition, last] of lasts.entries()) {
-    const applied = Number(stored[`applied:${partition}`] ?? 0)
-    if (!(applied <= last))
-      problems.push(`it has taken up to ${applied} of partition ${partition}, which ends at ${last}`)
-  }
-  return problems
 }
 
 /** Keys of queues that are not registered; ranked items without a record; held items without a lease. */
@@ -141,9 +108,14 @@ async function lookAtKeys(
   if (owned.length === 0) return []
   const asks = owned.map(({ what, name }) => ({ what, from: '0', name: name! }))
   const seen = await runScript(redis, fsckScript, { keys: queueKeys(ns, queue), most: 1, asks })
-  return (seen?.answers ?? []).flatMap(({ rows }, i) => {
+  return (seen?.answers ?? []).flatMap(({ rows }, i): Finding[] => {
     const { key, what } = owned[i]!
+    if (rows.length === 0) return []
+    if (what === 'opsOf') {
+      const problem = `it names the operation ${shown(rows[0]![0])}, which is not there`
+      return [{ check: 'operation-index', where: `key ${shown(key)}`, problem }]
+    }
     const problem = what === 'held' ? 'it is held under no lease' : 'its lane has no record'
-    return rows.length === 0 ? [] : [{ check, where: `key ${shown(key)}`, problem }]
+    return [{ check: 'queue-keys', where: `key ${shown(key)}`, problem }]
   })
 }

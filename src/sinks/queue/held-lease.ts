@@ -35,8 +35,10 @@ export class HeldLease {
     this.#open = open
   }
 
-  async ack(ids: readonly string[]): Promise<SettledItems> {
-    return this.#settle(await this.#open(), ids.map(checkId), { kind: 'ack' })
+  /** `output`: what the operations of a tracked queue show. */
+  async ack(ids: readonly string[], output?: unknown): Promise<SettledItems> {
+    const door = await this.#open()
+    return this.#settle(door, ids.map(checkId), door.doneWith(output))
   }
 
   /** Without a time it follows the queue's retry policy. */

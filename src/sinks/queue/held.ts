@@ -6,6 +6,7 @@
  *   settled   this process has said what became of it
  *   lost      the lease lapsed, or could not be renewed in time: the item may be another's by now
  */
+import { readEnvelope } from '../../envelope.ts'
 import { Event } from '../../event.ts'
 import { type Item, readItem } from '../../lanes/item.ts'
 
@@ -51,6 +52,8 @@ export class Held {
   state: 'waiting' | 'running' | 'settled' | 'lost' = 'waiting'
   lease: Lease
   readonly item: Item
+  /** Someone wants its operation cancelled. */
+  isCancelled = false
   #event: Event | undefined
   #aborting: AbortController | undefined
 
@@ -62,6 +65,12 @@ export class Held {
   get event(): Event {
     this.#event ??= eventOf(this.item)
     return this.#event
+  }
+
+  /** On whose behalf it was sent, and by which request. */
+  get origin(): { kind: 'manual' | 'automatic'; requestId: string | null } {
+    const { kind = 'automatic', request = null } = readEnvelope(this.item.envelope).header
+    return { kind, requestId: request }
   }
 
   /** 1 for the first try. */

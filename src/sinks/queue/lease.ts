@@ -19,6 +19,8 @@ export interface LeaseDoor {
   backoffMs(attempt: number): number
   newToken(): string
   settle(token: string, id: string, outcome: Outcome): Promise<SettleWord>
+  /** What an answer makes of an item. */
+  doneWith(output: unknown): Outcome
 }
 
 export class ClaimedItem<Data = unknown> {
@@ -49,8 +51,9 @@ export class ClaimedItem<Data = unknown> {
     return this.#token
   }
 
-  ack(): Promise<SettleWord> {
-    return this.#settle({ kind: 'ack' })
+  /** `output`: what the operation of a tracked queue shows. */
+  ack(output?: unknown): Promise<SettleWord> {
+    return this.#settle(this.#door.doneWith(output))
   }
 
   /** Without a time it follows the queue's retry policy. */

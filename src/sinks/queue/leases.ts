@@ -56,6 +56,16 @@ export class Leases {
     if (lease.items.size === 0) this.#leases.delete(lease.token)
   }
 
+  /** Someone wants it cancelled: its handler is told. */
+  cancel(id: string): void {
+    for (const { items } of this.#leases.values())
+      for (const held of items) {
+        if (held.item.id !== id || held.isCancelled) continue
+        held.isCancelled = true
+        if (held.state === 'running') held.abort(BusbarError.of('OPERATION_CANCELLED', { id }))
+      }
+  }
+
   loseAll(): void {
     for (const lease of [...this.#leases.values()]) this.#lose(lease)
   }
@@ -100,7 +110,7 @@ export class Leases {
     if (tokens.length === 0) return
     const leaseMs = this.#options.leaseMs()
     try {
-      const lost = new Set(await store.renew(tokens, leaseMs))
+      const lost = new Set(await store.renew(tokens, leaseMs, (id) => this.cancel(id)))
       for (const token of tokens) {
         const lease = this.#leases.get(token)
         if (lease && lost.has(token)) this.#lose(lease)

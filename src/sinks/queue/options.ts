@@ -1,8 +1,11 @@
 /** What a queue and a worker can be told, checked when it is declared. A queue's options are data, stored for everyone. */
-import { asked, type Duration, parseDuration } from '../../duration.ts'
+import type { Duration } from '../../duration.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import { checkTenant } from '../../event-checks.ts'
 import type { Overflow, QueueLimits, Rate } from '../../lanes/limits.ts'
+import type { Track } from '../../lanes/operation.ts'
+import { defaultSecrets } from '../../operations/redact.ts'
+import { Checks, isPair, isStart } from '../../option-checks.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
 import { backoffProblems } from '../../runtime/backoff.ts'
 import { groupProblems, unknownOptions } from '../../unknown-name.ts'
@@ -51,6 +54,13 @@ export interface QueueOptions<P extends Pattern = Pattern> {
    */
   onPoison?: 'skip' | 'park'
   limits?: LimitOptions
+  /**
+   * Whether each item is an operation that can be asked about until 24 hours after its end: `bus.operations`. With `'failures'` only those that
+   * failed or were cancelled are kept after it; the others are counted. Default false.
+   */
+  track?: boolean | 'failures'
+  /** Fields that are never shown of a tracked queue's inputs, outputs and errors, at any depth. Default: password, token and the like. */
+  redact?: readonly string[]
   /** For how long a claimed item is its worker's. Renewed as long as the worker lives. Default '10s'. */
   lease?: Duration
   /** Puts this definition in place although another one was, less than ten minutes ago. */
@@ -67,13 +77,24 @@ export interface QueueSettings {
   ordered: boolean
   onPoison: 'skip' | 'park'
   limits: QueueLimits
+  track: boolean | 'failures'
+  redact: readonly string[]
 }
 
 /** As a subscription has it; one that an earlier version has stored says less. */
 export const settingsOf = (options: Readonly<Record<string, unknown>>): QueueSettings => ({
-  ...{ ordered: false, onPoison: 'skip' as const, limits: {} },
+  ...{ ordered: false, onPoison: 'skip' as const, limits: {}, track: false, redact: [] },
   ...(options as unknown as QueueSettings),
 })
+
+/** As a subscription has it. One that is not tracked says nothing of it: it is the definition that it was. */
+export function storedOptions({ track, redact, ...settings }: QueueSettings): Readonly<Record<string, unknown>> {
+  return track === false ? settings : { ...settings, track, redact }
+}
+
+/** As its store has it. */
+export const trackOf = ({ track, redact }: QueueSettings): Track | undefined =>
+  track === false ? undefined : { mode: track === true ? 'all' : track, hides: redact.length > 0 }
 
 export interface CheckedQueue {
   /** Null: only what is sent. */
@@ -105,7 +126,7 @@ export interface WorkSettings {
 }
 
 const knownOfQueue = new Set<keyof QueueOptions>([
-  ...['match', 'from', 'weights', 'retry', 'ordered', 'onPoison', 'limits', 'lease', 'force'],
+  ...['match', 'from', 'weights', 'retry', 'ordered', 'onPoison', 'limits', 'track', 'redact', 'lease', 'force'],
 ] as (keyof QueueOptions)[])
 const knownOfRetry = new Set<keyof QueueRetry>(['attempts', 'backoff'])
 const knownOfLimits = new Set<keyof LimitOptions>([
@@ -114,64 +135,14 @@ const knownOfLimits = new Set<keyof LimitOptions>([
 const overflows: readonly Overflow[] = ['hold', 'drop-oldest', 'dead']
 const knownOfWork = new Set<string>(['concurrency', 'batch', 'timeout', 'weights'])
 const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
-const limits = { weights: 1_000, weight: 1_000, leastLeaseMs: 100, mostLeaseMs: 86_400_000, batch: 1_000 } as const
+const secretShape = /^[\w$.@ -]{1,64}$/
+const limits = { secrets: 100, leastLeaseMs: 100, mostLeaseMs: 86_400_000, batch: 1_000 } as const
 
 export function checkQueueName(name: unknown): string {
   if (typeof name === 'string' && nameShape.test(name)) return name
   const problem = `the name of a queue must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit; got ${shown(name)}`
   throw BusbarError.of('SETTING_INVALID', { problems: [problem] })
 }
-
-class Checks {
-  readonly problems: string[]
-
-  constructor(problems: string[]) {
-    this.problems = problems
-  }
-
-  duration(name: string, value: Duration, least: number, most: number): number {
-    const parsed = asked(parseDuration(value), value)
-    if (!parsed.ok) this.problems.push(`${name} ${parsed.problem}`)
-    else if (parsed.value < least || parsed.value > most)
-      this.problems.push(`${name} must be from ${least} ms to ${most} ms; got ${shown(value)}`)
-    return parsed.ok ? parsed.value : 0
-  }
-
-  whole(name: string, value: unknown, least: number, most: number): number {
-    if (Number.isInteger(value) && (value as number) >= least && (value as number) <= most) return value as number
-    this.problems.push(`${name} must be a whole number from ${least} to ${most}; got ${shown(value)}`)
-    return least
-  }
-
-  rate(name: string, value: RateOption): Rate {
-    this.problems.push(...groupProblems(name, value, new Set(['max', 'per'])))
-    const { max, per } = (value ?? {}) as RateOption
-    return {
-      max: this.whole(`${name}.max`, max, 1, 1_000_000_000),
-      perMs: this.duration(`${name}.per`, per, 1, 86_400_000),
-    }
-  }
-
-  /** By name, each of at least so much. */
-  weights(weights: unknown, least: number): Record<string, number> {
-    if (typeof weights !== 'object' || weights === null || Array.isArray(weights)) {
-      this.problems.push(`weights must be an object, as in { acme: 3 }; got ${shown(weights)}`)
-      return {}
-    }
-    const entries = Object.entries(weights as Record<string, number>)
-    if (entries.length > limits.weights)
-      this.problems.push(`weights may name ${limits.weights} at most; got ${entries.length}`)
-    for (const [name, weight] of entries.slice(0, limits.weights))
-      this.whole(`weights.${shown(name).slice(1, -1)}`, weight, least, limits.weight)
-    return Object.fromEntries(entries)
-  }
-
-  done(): void {
-    if (this.problems.length > 0) throw BusbarError.of('SETTING_INVALID', { problems: this.problems })
-  }
-}
-
-const isPair = (value: unknown): value is readonly [Duration, Duration] => Array.isArray(value) && value.length === 2
 
 /** Throws SETTING_INVALID with every problem at once. */
 export function checkQueue(options: QueueOptions): CheckedQueue {
@@ -207,11 +178,36 @@ export function checkQueue(options: QueueOptions): CheckedQueue {
     ordered,
     onPoison,
     limits: checkLimits(checks, options.limits ?? {}),
+    ...checkTrack(checks, options),
   }
   checks.done()
   for (const tenant of Object.keys(settings.weights)) checkTenant(tenant)
   if (match !== null) parsePattern(match)
   return { match, from, force, settings }
+}
+
+function checkRate(checks: Checks, name: string, value: RateOption): Rate {
+  checks.problems.push(...groupProblems(name, value, new Set(['max', 'per'])))
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return { max: 1, perMs: 1 }
+  const { max, per } = value
+  return {
+    max: checks.whole(`${name}.max`, max, 1, 1_000_000_000),
+    perMs: checks.duration(`${name}.per`, per, 1, 86_400_000),
+  }
+}
+
+function checkTrack(
+  { problems }: Checks,
+  { track = false, redact }: QueueOptions,
+): Pick<QueueSettings, 'track' | 'redact'> {
+  if (typeof track !== 'boolean' && track !== 'failures')
+    problems.push(`track must be true, false or 'failures'; got ${shown(track)}`)
+  if (track === false && redact !== undefined)
+    problems.push('redact says what is not shown of operations, so it needs track')
+  const isList = Array.isArray(redact) && redact.every((name) => typeof name === 'string' && secretShape.test(name))
+  if (redact !== undefined && (!isList || redact.length > limits.secrets))
+    problems.push(`redact must be a list of at most ${limits.secrets} names of fields; got ${shown(redact)}`)
+  return { track, redact: track === false ? [] : (redact ?? defaultSecrets) }
 }
 
 /** Only what was given: an equal definition is the same text. */
@@ -220,7 +216,7 @@ function checkLimits(checks: Checks, options: LimitOptions): QueueLimits {
   for (const name of ['inFlight', 'inFlightPerTenant', 'backlog'] as const)
     if (options[name] !== undefined) limits[name] = checks.whole(`limits.${name}`, options[name], 1, 1_000_000_000)
   for (const name of ['rate', 'ratePerTenant'] as const)
-    if (options[name] !== undefined) limits[name] = checks.rate(`limits.${name}`, options[name])
+    if (options[name] !== undefined) limits[name] = checkRate(checks, `limits.${name}`, options[name])
   const { maxShare, overflow } = options
   if (maxShare !== undefined) {
     if (typeof maxShare !== 'number' || !(maxShare >= 0.01 && maxShare <= 1))
@@ -235,12 +231,6 @@ function checkLimits(checks: Checks, options: LimitOptions): QueueLimits {
     limits.overflow = overflow
   }
   return limits
-}
-
-function isStart(from: unknown): boolean {
-  if (from === 'beginning' || from === 'now') return true
-  const ms = from instanceof Date ? from.getTime() : from
-  return typeof ms === 'number' && ms >= 0 && ms <= 8.64e15
 }
 
 /** Which queues one worker draws from, by weight; 1 where none is given. */

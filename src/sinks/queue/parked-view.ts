@@ -3,6 +3,7 @@ import type { Event } from '../../event.ts'
 import { keyWord, readLetter } from '../../lanes/item.ts'
 import { parkedScript } from '../../lanes/scripts.ts'
 import { runScript } from '../../redis/script.ts'
+import { invalid } from './checks.ts'
 import { eventOf } from './held.ts'
 import type { AskQueue, KnownQueue } from './view.ts'
 
@@ -27,15 +28,18 @@ export interface QueueParkedView {
   discard(name: string, object: string): Promise<number>
 }
 
-/** As it is stored. A tenant has no slash in it. */
-function fieldOf(object: string): string {
+/** As it is stored: a tenant has no slash in it. None for what cannot be an object. */
+function fieldsOf(object: string): string[] {
+  if (typeof object !== 'string')
+    throw invalid('object', object, 'must be text, "<tenant>/<key>" as parked.list() has it')
   const slash = object.indexOf('/')
-  return `${object.slice(0, slash)} ${keyWord(object.slice(slash + 1))}`
+  if (slash < 1 || !object.isWellFormed()) return []
+  return [`${object.slice(0, slash)} ${keyWord(object.slice(slash + 1))}`]
 }
 
 export function createParkedView(ask: AskQueue): QueueParkedView {
   const act = ({ redis, store }: KnownQueue, what: 'resume' | 'discard', object: string) =>
-    runScript(redis, parkedScript, { ...store.ground, act: what, objects: [fieldOf(object)] })
+    runScript(redis, parkedScript, { ...store.ground, act: what, objects: fieldsOf(object) })
   return {
     list: (name) => ask(name, parkedIn),
     resume: (name, object) => ask(name, async (queue) => (await act(queue, 'resume', object)).objects === 1),

@@ -12,7 +12,8 @@ import type { ClaimReply, Outcome } from '../../lanes/acts.ts'
 import { keyWord, readItem } from '../../lanes/item.ts'
 import { laneLimits, type SentItem } from '../../lanes/scripts.ts'
 import type { LaneStore, LaneStores } from '../../lanes/store.ts'
-import { envelopeOf, writeEvent } from '../../publish/written-event.ts'
+import { redactorOf } from '../../operations/redact.ts'
+import { envelopeOf, type WrittenEvent, writeEvent } from '../../publish/written-event.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
@@ -25,6 +26,7 @@ import { ClaimedItem, type ClaimedLease, type LeaseDoor, type SettleWord } from 
 import type { QueueSettings } from './options.ts'
 import { Sender, type Sent } from './sender.ts'
 import { Settler } from './settler.ts'
+import { doneWith, shownOutcome } from './shown.ts'
 
 export interface SendOptions {
   tenant?: string
@@ -37,6 +39,10 @@ export interface SendOptions {
   priority?: number
   /** The same key and item within 24 h is sent once. */
   idempotencyKey?: string
+  /** Whether a person asked for it. Default 'automatic'. */
+  kind?: 'manual' | 'automatic'
+  /** Of the request that it comes from: the operation of a tracked queue shows it. */
+  requestId?: string
   trace?: string
   timeout?: Duration
 }
@@ -79,7 +85,18 @@ interface Open {
 }
 
 const knownOfSend = new Set<keyof SendOptions>([
-  ...(['tenant', 'key', 'delay', 'ttl', 'priority', 'idempotencyKey', 'trace', 'timeout'] as const),
+  ...([
+    'tenant',
+    'key',
+    'delay',
+    'ttl',
+    'priority',
+    'idempotencyKey',
+    'kind',
+    'requestId',
+    'trace',
+    'timeout',
+  ] as const),
 ])
 const knownOfClaim = new Set<keyof ClaimOptions>(['max', 'wait', 'lease', 'signal'])
 const mostPriority = 100
@@ -102,7 +119,13 @@ export class QueueDoor {
   /** Puts an item straight into the queue. */
   async send(data: unknown, options: SendOptions = {}): Promise<Sent> {
     checkKnown(options, knownOfSend)
+    return this.sendFor(undefined, data, options)
+  }
+
+  /** `trigger`: the one that sends it. */
+  async sendFor(trigger: string | undefined, data: unknown, options: SendOptions): Promise<Sent> {
     const { tenant = defaultTenant, key, trace, delay = 0, ttl = 0, priority = 0, idempotencyKey, timeout } = options
+    const envelope = (written: WrittenEvent) => withOrigin(envelopeOf(written), options, trigger)
     const written = writeEvent(this.name, data, { tenant, key, trace })
     const fingerprint = createHash('sha256')
       .update(`${key ?? ''}\n${written.data}`)
@@ -115,14 +138,16 @@ export class QueueDoor {
       priority: checkPriority(priority),
       once: idempotencyKey === undefined ? '' : onceHash(tenant, idempotencyKey),
       fingerprint,
-      envelope: envelopeOf(written),
+      envelope: envelope(written),
     }
     if (item.ttlMs > 0 && item.delayMs >= item.ttlMs)
       throw invalid('ttl', ttl, 'must be longer than the delay, or nobody will ever get it')
-    const { ground, sender } = (await this.#whenOpen()).open
+    const { open, settings } = await this.#whenOpen()
+    const { ground, sender } = open
     const timeoutMs = timeout === undefined ? ground.timeoutMs : checkTime('timeout', timeout)
     const id = `${this.name}.${ground.randomness.id()}`
-    return sender.send({ item: { id, ...item }, idempotencyKey, bytes: written.bytes, timeoutMs })
+    const tracked = settings.track === false ? {} : { shown: redactorOf(settings.redact).input(written.data) }
+    return sender.send({ item: { id, ...item }, ...tracked, idempotencyKey, bytes: written.bytes, timeoutMs })
   }
 
   /** Claims by hand: what is not acked before its lease ends is given to someone else. */
@@ -192,9 +217,10 @@ export class QueueDoor {
       ...{ queue: this.name, store, repeated: ground.repeated },
       backoffMs: (attempt) => backoffMs(settings.backoffMs, attempt, ground.randomness),
       newToken: () => ground.randomness.id(),
+      doneWith: (output) => doneWith(settings, output),
       settle: (token: string, id: string, outcome: Outcome) =>
         new Promise<SettleWord>((resolve, reject) =>
-          settler.settle(token, id, outcome, (how) => {
+          settler.settle(token, id, shownOutcome(settings, outcome), (how) => {
             if (how === 'unsaid') reject(BusbarError.of('BUS_CLOSED'))
             else resolve(how === 'settled' ? how : 'stale')
           }),
@@ -270,6 +296,17 @@ export class QueueDoor {
   }
 }
 
+/** Who asked for it stands in the header, behind what every event has. */
+function withOrigin(envelope: string, { kind, requestId }: SendOptions, trigger: string | undefined): string {
+  if (kind === undefined && requestId === undefined && trigger === undefined) return envelope
+  if (kind !== undefined && kind !== 'manual' && kind !== 'automatic')
+    throw invalid('kind', kind, "must be 'manual' or 'automatic'")
+  const request = requestId === undefined ? undefined : checkText('requestId', requestId, limits.traceBytes)
+  const end = envelope.indexOf('\n')
+  const origin = JSON.stringify({ kind, request, trigger }).slice(1)
+  return `${envelope.slice(0, end - 1)},${origin}${envelope.slice(end)}`
+}
+
 function checkPriority(priority: unknown): number {
   if (Number.isInteger(priority) && Math.abs(priority as number) <= mostPriority) return priority as number
   throw invalid('priority', priority, `must be a whole number from -${mostPriority} to ${mostPriority}`)
@@ -280,7 +317,7 @@ const onceHash = (tenant: string, key: string): string =>
     .update(`${tenant}\n${checkText('idempotencyKey', key, limits.idempotencyKeyBytes)}`)
     .digest('base64url')
 
-/** A claim that was busy with what has expired has not looked at what has not. */
+/** A claim that was busy with what has expired, or was given up, has not looked at what has not, or lies behind it. */
 async function untilGiven(claim: () => Promise<ClaimReply>): Promise<ClaimReply> {
   let reply = await claim()
   while (reply.kind === 'claimed' && reply.more && reply.items.length === 0) reply = await claim()

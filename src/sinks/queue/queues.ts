@@ -6,7 +6,7 @@
 import { BusbarError, shown } from '../../errors.ts'
 import { queueKeys } from '../../redis/keys.ts'
 import type { Put } from '../../route/change.ts'
-import type { Subscriptions } from '../../route/subscriptions.ts'
+import type { SubscriptionFacts, Subscriptions } from '../../route/subscriptions.ts'
 import {
   type CheckedQueue,
   checkQueue,
@@ -15,6 +15,7 @@ import {
   type QueueOptions,
   type QueueSettings,
   settingsOf,
+  storedOptions,
   type WorkSettings,
 } from './options.ts'
 import { QueueDoor, type QueueGround } from './queue.ts'
@@ -27,11 +28,16 @@ export interface QueuesOptions {
   subscriptions: Subscriptions
 }
 
+interface Defined {
+  settings: QueueSettings
+  revision: number
+}
+
 interface Declared {
   /** Undefined: as it is stored. */
   checked: CheckedQueue | undefined
   door: QueueDoor
-  registered: Promise<{ settings: QueueSettings; revision: number }> | undefined
+  registered: Promise<Defined> | undefined
 }
 
 // How long a change of a definition by someone else may go unnoticed by those who claim by hand.
@@ -163,7 +169,7 @@ export class Queues {
     return [...[...this.#declared.values()].map(({ door }) => door), ...this.#opened.values()]
   }
 
-  #register(name: string): Promise<{ settings: QueueSettings; revision: number }> {
+  #register(name: string): Promise<Defined> {
     const declared = this.#declared.get(name)!
     const register = () => (declared.checked ? this.#put(name, declared.checked) : this.#asItIs(name))
     declared.registered ??= register().catch((error) => {
@@ -180,29 +186,24 @@ export class Queues {
 
   async #putDefinition(name: string, { match, settings, from, force }: CheckedQueue): Promise<Put> {
     await this.#refuseOtherOrder(name, settings)
-    const definition = { name, kind: 'queue' as const, match, options: { ...settings } }
+    const definition = { name, kind: 'queue' as const, match, options: storedOptions(settings) }
     return this.#options.subscriptions.put(definition, { from, force })
   }
 
   /** What waits would have to be sorted anew. */
   async #refuseOtherOrder(name: string, { ordered }: QueueSettings): Promise<void> {
-    const stored = await this.#define(name).catch((error) => {
-      if (!isNotFound(error)) throw error
-    })
+    const stored = await this.#defined(name)
     if (!stored || stored.settings.ordered === ordered) return
-    const problem = `queue ${shown(name)} is ${ordered ? 'not ordered' : 'ordered'}, and stays so: take another name, or remove it first`
+    const [is, say] = ordered ? ['not ordered', 'leave out ordered'] : ['ordered', 'say ordered: true']
+    const problem = `queue ${shown(name)} is ${is}, and stays so: ${say}, take another name, or remove it first`
     throw BusbarError.of('SETTING_INVALID', { problems: [problem] })
   }
 
   async #asItIs(name: string) {
-    try {
-      const defined = await this.#define(name)
-      await isMade(await this.#options.open(), name)
-      return defined
-    } catch (error) {
-      if (!isNotFound(error)) throw error
-      return this.#put(name, checkQueue({}))
-    }
+    const defined = await this.#defined(name)
+    if (!defined) return this.#put(name, checkQueue({}))
+    await isMade(await this.#options.open(), name)
+    return defined
   }
 
   /** The answer of the last call for so long; a failed one is asked again at once. */
@@ -223,13 +224,17 @@ export class Queues {
   }
 
   /** As it is stored now, whoever put it there. */
-  async #define(name: string): Promise<{ settings: QueueSettings; revision: number }> {
-    const { options, revision } = await this.#options.subscriptions.get(name)
-    return { settings: settingsOf(options), revision }
+  async #define(name: string): Promise<Defined> {
+    return definedBy(await this.#options.subscriptions.get(name))
+  }
+
+  async #defined(name: string): Promise<Defined | undefined> {
+    const found = await this.#options.subscriptions.find(name)
+    return found && definedBy(found)
   }
 }
 
-const isNotFound = (error: unknown): boolean => error instanceof BusbarError && error.code === 'SUBSCRIPTION_NOT_FOUND'
+const definedBy = ({ options, revision }: SubscriptionFacts): Defined => ({ settings: settingsOf(options), revision })
 
 /** A queue is in the table before its store is made: whoever puts it is about to, or else a router will. Whether it has come. */
 async function isMade({ namespace, connection, network, repeated }: QueueGround, name: string): Promise<boolean> {

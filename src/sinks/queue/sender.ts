@@ -6,7 +6,7 @@
  * after that OUTCOME_UNKNOWN.
  */
 import { BusbarError } from '../../errors.ts'
-import type { SendReply, SentItem } from '../../lanes/scripts.ts'
+import type { SendReply, SentItem, ShownInput } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { refusalOf } from '../../publish/answer.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
@@ -22,6 +22,8 @@ export interface Sent {
 
 export interface SendCall {
   item: SentItem
+  /** Of a tracked queue: what its operation shows as input. */
+  shown?: string
   idempotencyKey: string | undefined
   bytes: number
   timeoutMs: number
@@ -132,9 +134,10 @@ export class Sender {
     const { store, process } = this.#options
     const flight = this.#flight
     const items = flight.map(({ item }) => item)
+    const inputs = shownOf(flight)
     while (flight.some(({ settled }) => !settled)) {
       try {
-        return this.#answered(flight, await store.send({ process, n, items }))
+        return this.#answered(flight, await store.send({ process, n, items, inputs }))
       } catch (error) {
         if (!mayPass(error)) return this.#failAll(flight, refusalOf(error))
         await this.#pause()
@@ -203,4 +206,12 @@ export class Sender {
     const problem = this.#context.connection.isReady ? 'earlier calls have no answer yet' : 'Redis cannot be reached'
     for (const call of late) this.#fail(call, BusbarError.of('NOT_STORED', { timeoutMs: call.timeoutMs, problem }))
   }
+}
+
+/** Only where it is another than the data; undefined when this process does not know of a tracked queue. */
+function shownOf(flight: readonly SendCall[]): ShownInput[] | undefined {
+  if (flight.every(({ shown }) => shown === undefined)) return undefined
+  return flight.flatMap(({ item: { id, envelope }, shown = '' }) =>
+    envelope.slice(envelope.indexOf('\n') + 1) === shown ? [] : [{ id, shown }],
+  )
 }

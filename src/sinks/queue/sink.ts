@@ -4,12 +4,13 @@ import { keyOf } from '../../envelope.ts'
 import { idWriter } from '../../event.ts'
 import type { AcceptedItem } from '../../lanes/acts.ts'
 import { keyWord, routedItem } from '../../lanes/item.ts'
-import { makeScript, removeScript } from '../../lanes/scripts.ts'
+import { makeScript, removeScript, type ShownInput } from '../../lanes/scripts.ts'
 import type { LaneStores } from '../../lanes/store.ts'
+import { redactorOf } from '../../operations/redact.ts'
 import type { Connection } from '../../redis/connection.ts'
 import { runScript } from '../../redis/script.ts'
 import type { Accepted, Delivery, RoutedSink, Subscription } from '../../route/sink.ts'
-import { settingsOf } from './options.ts'
+import { type QueueSettings, settingsOf, trackOf } from './options.ts'
 
 export interface QueueSinkGround {
   connection: Connection
@@ -30,8 +31,9 @@ export class QueueSink implements RoutedSink {
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
     const { store, redis } = await this.#storeOf(subscription.name)
     const { revision, born } = subscription
-    const { attempts, weights, ordered, onPoison, limits } = settingsOf(subscription.options)
-    const options = { attempts, weights, ordered, parks: onPoison === 'park', limits }
+    const settings = settingsOf(subscription.options)
+    const { attempts, weights, ordered, onPoison, limits } = settings
+    const options = { attempts, weights, ordered, parks: onPoison === 'park', limits, track: trackOf(settings) }
     const make = () => runScript(redis, makeScript, { ...store.ground, revision, born, ...options, applied })
     for (let reply = await make(); reply === 'left'; reply = await make())
       await this.remove(subscription.name, born - 1)
@@ -68,17 +70,29 @@ export class QueueSink implements RoutedSink {
     const { name, revision, born } = subscription
     const isOrdered = subscription.options.ordered === true
     const [first, last] = [events[0]!.seq, events.at(-1)!.seq]
-    return (
-      await ground.stores
-        .of(name)
-        .accept({ revision, born, partition, first, last, items: itemsOf(partition, events, isOrdered) })
-    ).kind
+    const items = itemsOf(partition, events, isOrdered)
+    const inputs = subscription.options.track
+      ? inputsOf(partition, events, settingsOf(subscription.options))
+      : undefined
+    const reply = await ground.stores.of(name).accept({ revision, born, partition, first, last, items, inputs })
+    return reply.kind === 'full' && reply.items > 0 ? 'partly' : reply.kind
   }
 
   async #storeOf(name: string) {
     this.#ground ??= await this.#open()
     return { store: this.#ground.stores.of(name), redis: this.#ground.connection.redis }
   }
+}
+
+/** Of a tracked queue: what is shown of an event that is too large for a record, or has fields that are not shown. */
+function inputsOf(partition: number, events: Delivery['events'], { redact }: QueueSettings): ShownInput[] {
+  const writeId = idWriter(partition)
+  const redactor = redactorOf(redact)
+  return events.flatMap(({ seq, envelope }) => {
+    const data = envelope.slice(envelope.indexOf('\n') + 1)
+    const shown = redactor.input(data)
+    return shown === data ? [] : [{ id: writeId(seq), shown }]
+  })
 }
 
 function itemsOf(partition: number, events: Delivery['events'], isOrdered: boolean): AcceptedItem[] {

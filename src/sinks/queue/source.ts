@@ -11,17 +11,20 @@
  */
 import { errorText } from '../../errors.ts'
 import type { ClaimReply, Outcome } from '../../lanes/acts.ts'
+import { Alarm } from '../../lanes/alarm.ts'
 import type { LaneStore } from '../../lanes/store.ts'
+import { redactorOf } from '../../operations/redact.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { within } from '../../runtime/within.ts'
-import { Alarm } from './alarm.ts'
 import type { Held } from './held.ts'
 import { Leases } from './leases.ts'
+import { Notes } from './notes.ts'
 import type { QueueSettings } from './options.ts'
 import { Settler } from './settler.ts'
+import { doneWith, shownOutcome } from './shown.ts'
 
 export interface SourceContext {
   clock: Clock
@@ -50,6 +53,8 @@ export interface SourceOptions {
   define(): Promise<{ settings: QueueSettings; revision: number }>
 }
 
+/** What is heard of an operation that is to be cancelled: this, and the id of its item. */
+const cancelHint = 'cancel '
 const mostPerClaim = 1_000
 const mostClaims = 2
 
@@ -63,6 +68,7 @@ export class Source {
   readonly #options: SourceOptions
   readonly #settler: Settler
   readonly #leases: Leases
+  readonly #notes: Notes
   readonly #alarm: Alarm
   readonly #unlisten: (() => void)[] = []
   readonly #idleName: string
@@ -89,6 +95,7 @@ export class Source {
     const { queue, store } = options
     this.#settler = new Settler(context, queue, store)
     this.#leases = new Leases({ queue, store, clock: context.clock, leaseMs: () => this.settings.leaseMs })
+    this.#notes = new Notes(store)
     this.#alarm = new Alarm(context, () => this.#wake())
     this.#idleName = context.randomness.id()
   }
@@ -122,7 +129,8 @@ export class Source {
     await this.#reload()
     if (isNamed && !this.#ended) await this.#context.repeated(() => store.enter({ act: 'enter', worker, start }))
     const unlisten = await hints.listen(store.keys.laneWake, (names) => {
-      if (names.split(' ').includes(this.#idleName)) this.#wake()
+      if (names.startsWith(cancelHint)) this.#leases.cancel(names.slice(cancelHint.length))
+      else if (names.split(' ').includes(this.#idleName)) this.#wake()
     })
     // It may have been closed meanwhile.
     if (this.#ended) return unlisten()
@@ -187,24 +195,47 @@ export class Source {
       }
       if (held.state !== 'waiting') continue
       if (!this.#leases.isCertain(held)) continue
+      if (held.isCancelled) {
+        // Its turn comes again, and then it is gone.
+        this.settle(held, { kind: 'back' })
+        continue
+      }
       held.state = 'running'
       return held
     }
     return undefined
   }
 
+  /** What a handler's answer makes of its item. */
+  doneWith(value: unknown): Outcome {
+    return doneWith(this.settings, value)
+  }
+
+  /** What a handler says of its operation, as long as it runs. Without effect in a queue that is not tracked. */
+  note(held: Held, note: { progress?: unknown; line?: string }): void {
+    const { track, redact } = this.settings
+    if (track !== false && held.state === 'running') this.#notes.say(held, note, redactorOf(redact))
+  }
+
   /** Says what became of an item; one that was lost is nobody's business here any more. */
   settle(held: Held, outcome: Outcome): void {
-    if (held.state === 'lost') return this.#report('queue.stale', held)
+    if (held.state === 'lost') {
+      void this.#notes.finish(held)
+      return this.#report('queue.stale', held)
+    }
     if (held.state === 'settled') return
     held.state = 'settled'
     this.#leases.forget(held)
+    const said = this.#notes.finish(held)
     if (outcome.kind === 'retry') this.#alarm.in(outcome.afterMs)
     if (outcome.kind === 'throttle') this.#alarm.in(outcome.forMs)
     if (this.#makesRoom) this.#expectMore()
-    this.#settler.settle(held.lease.token, held.item.id, outcome, (how) => {
-      if (how === 'stale') this.#report('queue.stale', held)
-    })
+    const tell = () =>
+      this.#settler.settle(held.lease.token, held.item.id, shownOutcome(this.settings, outcome), (how) => {
+        if (how === 'stale') this.#report('queue.stale', held)
+      })
+    if (said) void said.then(tell)
+    else tell()
   }
 
   /**
@@ -217,6 +248,7 @@ export class Source {
     this.#stopClaiming()
     this.giveBack()
     await within(network, deadlineMs, Promise.all(this.#claims.values()))
+    await this.#notesTold(Math.max(0, until - network.monotonicMs()))
     await this.#settler.flush(Math.max(0, until - network.monotonicMs()))
   }
 
@@ -227,13 +259,19 @@ export class Source {
     const until = network.monotonicMs() + deadlineMs
     this.#stopClaiming()
     this.#leases.end()
-    await this.#settler.flush(deadlineMs)
+    await this.#notesTold(deadlineMs)
+    await this.#settler.flush(Math.max(0, until - network.monotonicMs()))
     this.#settler.end()
     if (!connection.isReady) return
     // Nobody is to be woken in its place.
     const gone = store.leaveIdle(this.#idleName)
     const left = isNamed ? store.enter({ act: 'leave', worker, start }) : undefined
     await within(network, Math.max(0, until - network.monotonicMs()), Promise.allSettled([gone, left]))
+  }
+
+  /** What is to be settled after its notes has been handed on. */
+  async #notesTold(deadlineMs: number): Promise<void> {
+    await within(this.#context.network, deadlineMs, this.#notes.quiet())
   }
 
   /** What waits here may be begun by another: all but the next so many go back, as if never claimed. */

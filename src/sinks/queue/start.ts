@@ -1,4 +1,4 @@
-/** Where a new queue begins, as people and programs write it at the doors. */
+/** Where a new queue or webhook begins, as people and programs write it at the doors. */
 import { BusbarError, shown } from '../../errors.ts'
 import { readTime, timeForms } from '../../time.ts'
 

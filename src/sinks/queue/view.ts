@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { Event } from '../../event.ts'
-import { checkTenant } from '../../event-checks.ts'
+import { checkParameter, checkTenant } from '../../event-checks.ts'
 import { readItem } from '../../lanes/item.ts'
 import {
   enteredIn,
@@ -12,6 +12,7 @@ import {
   type LaneRecord,
   placeField,
   readRecord,
+  throttleMark,
   waitingIn,
 } from '../../lanes/record.ts'
 import { pauseScript, peekScript } from '../../lanes/scripts.ts'
@@ -21,8 +22,9 @@ import type { Pattern } from '../../pattern.ts'
 import type { Connection } from '../../redis/connection.ts'
 import { type LaneKeys, queueKeys } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
-import type { SubscriptionFacts, SubscriptionsView } from '../../route/subscriptions.ts'
+import type { SubscriptionFacts, Subscriptions } from '../../route/subscriptions.ts'
 import type { Clock } from '../../runtime/clock.ts'
+import { checkKnown } from '../../unknown-name.ts'
 import { checkCount } from './checks.ts'
 import { createDeadView, type QueueDeadView } from './dead-view.ts'
 import { eventOf } from './held.ts'
@@ -75,7 +77,7 @@ export interface TenantFacts {
   oldestMs: number | null
   /** It was throttled: nothing of it is given before. ms; null when it is not. */
   throttledUntil: number | null
-  /** Nothing of it is given until someone resumes it, or its weight is raised. */
+  /** Nothing of it is given until someone resumes it. */
   paused: boolean
 }
 
@@ -115,7 +117,7 @@ export type AskQueue = <T>(name: string, ask: (known: KnownQueue) => Promise<T>)
 
 export interface QueuesViewOptions {
   source: LogSource
-  subscriptions: SubscriptionsView
+  subscriptions: Subscriptions
   queues: Queues
   clock: Clock
   connection(): Promise<Connection>
@@ -136,25 +138,28 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
     })
   }
   const find = async (name: string): Promise<SubscriptionFacts> => {
-    const found = await subscriptions.get(name).catch((error) => {
-      if (!(error instanceof BusbarError) || error.code !== 'SUBSCRIPTION_NOT_FOUND') throw error
-    })
+    const found = await subscriptions.find(name)
     if (found?.kind === 'queue') return found
     queues.forget(name)
     const others = (await subscriptions.list()).filter(({ kind }) => kind === 'queue')
     const names = others.map((facts) => facts.name)
     const meant = didYouMean(String(name), names)
-    throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), meant })
+    const namespace = await source.read(async (_, { name: own }) => own)
+    throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(name), namespace, meant })
   }
   const ask: AskQueue = async (name, work) => {
     const queue = await known(await find(name))
     return source.read(() => work(queue))
   }
-  const pause = (name: string, act: 'pause' | 'resume', { tenant }: { tenant?: string } = {}) =>
-    ask(name, async ({ redis, store }) => {
-      if (tenant !== undefined) checkTenant(tenant)
+  // One that is misspelt would stop the whole queue, or let it go on.
+  const pause = async (name: string, act: 'pause' | 'resume', options: { tenant?: string } = {}) => {
+    checkKnown(options, new Set(['tenant']))
+    const { tenant } = options
+    return ask(name, async ({ redis, store }) => {
+      if (tenant !== undefined) checkParameter(checkTenant, tenant)
       await runScript(redis, pauseScript, { ...store.ground, act, lane: tenant ?? '' })
     })
+  }
   return {
     open: async (name) => queues.open((await find(name)).name),
     put: async (name, options = {}) => {
@@ -166,14 +171,19 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
       return Promise.all(all.map(async (facts) => factsOf(await known(facts), clock)))
     },
     get: (name) => ask(name, (queue) => factsOf(queue, clock)),
-    tenants: (name, { limit = defaultTenants } = {}) =>
-      ask(name, (queue) => tenantsOf(queue, clock, checkCount('limit', limit, mostTenants))),
-    peek: (name, { max = 10 } = {}) =>
-      ask(name, async ({ redis, store }) => {
-        const n = checkCount('max', max, mostPeeked)
+    tenants: async (name, options = {}) => {
+      checkKnown(options, new Set(['limit']))
+      const limit = checkCount('limit', options.limit ?? defaultTenants, mostTenants)
+      return ask(name, (queue) => tenantsOf(queue, clock, limit))
+    },
+    peek: async (name, options = {}) => {
+      checkKnown(options, new Set(['max']))
+      const n = checkCount('max', options.max ?? 10, mostPeeked)
+      return ask(name, async ({ redis, store }) => {
         const items = await runScript(redis, peekScript, { ...store.ground, n })
         return (items ?? []).map((text) => eventOf(readItem(text)))
-      }),
+      })
+    },
     pause: (name, options) => pause(name, 'pause', options),
     resume: (name, options) => pause(name, 'resume', options),
     remove: async (name) => {
@@ -186,8 +196,6 @@ export function createQueuesView({ source, subscriptions, queues, clock, connect
 }
 
 const lanesPerLook = 500
-// Before a lane's name where it stands among what waits for a time; no item's id begins with it.
-const throttleMark = '@'
 
 /** When the oldest waiting item of each lane was enqueued, as far as its head says; null: none waits. */
 async function oldestOf(redis: Redis, keys: LaneKeys, lanes: readonly string[]): Promise<(number | null)[]> {

@@ -251,9 +251,9 @@ export class QueueWorker {
   async #runOne(run: Run, held: Held): Promise<void> {
     const { source } = run
     try {
-      const context = new WorkContext(source.queue, this.#ground!.worker, held)
+      const context = new WorkContext(source, this.#ground!.worker, held)
       const value = await (this.#handler as QueueHandler)(held.event, context)
-      this.#finish(source, held, value instanceof Decision ? value.outcome : doneOutcome)
+      this.#finish(source, held, value instanceof Decision ? value.outcome : source.doneWith(value))
     } catch (error) {
       await isThrown
       this.#fail(source, held, error)
@@ -270,14 +270,14 @@ export class QueueWorker {
       },
     }
     const open = new Set(items)
-    const decide = (held: Held, decision: Decision | undefined) => {
+    const decide = (held: Held, decision: Decision | undefined, output: unknown) => {
       open.delete(held)
-      this.#finish(source, held, decision?.outcome ?? doneOutcome)
+      this.#finish(source, held, decision?.outcome ?? source.doneWith(output))
     }
     try {
-      const parts = items.map((held) => new BatchItem(held, (decision) => decide(held, decision)))
+      const parts = items.map((held) => new BatchItem(held, (decision, output) => decide(held, decision, output)))
       await (this.#handler as BatchHandler)(parts, context)
-      for (const held of open) this.#finish(source, held, doneOutcome)
+      for (const held of open) this.#finish(source, held, source.doneWith(undefined))
     } catch (error) {
       await isThrown
       for (const held of open) this.#fail(source, held, error)
@@ -305,10 +305,18 @@ export class QueueWorker {
     const { attempt } = held
     const problem = errorText(error)
     const afterMs = Math.round(backoffMs(waits, attempt, randomness))
-    telemetry.emit('queue.failed', { queue: source.queue, id: held.item.id, attempt, problem })
-    if (attempts > 0 && attempt >= attempts)
-      telemetry.emit('queue.buried', { queue: source.queue, id: held.item.id, attempt, problem })
+    const told = { queue: source.queue, id: held.item.id, attempt, problem }
+    telemetry.emit('queue.failed', told)
+    if (attempts > 0 && attempt >= attempts && !held.isCancelled) this.#tellGivenUp(source, held, told)
     this.#finish(source, held, { kind: 'retry', afterMs, reason: storedReason(problem) })
+  }
+
+  /** As the store will do it, unless so many objects are parked that it makes a dead letter of the item after all. */
+  #tellGivenUp({ settings }: Source, { item }: Held, told: Record<string, string | number>): void {
+    const { telemetry } = this.#ground!
+    const { lane, key } = item
+    if (settings.onPoison === 'skip' || key === undefined) telemetry.emit('queue.buried', told)
+    else telemetry.emit('queue.parked', { ...told, object: `${lane}/${key}` })
   }
 
   #finish(source: Source, held: Held, outcome: Outcome): void {

@@ -12,6 +12,7 @@ import type { Pattern } from '../../pattern.ts'
 import { type ProcessorKeys, processorKeys, processorsKey } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
 import type { Clock } from '../../runtime/clock.ts'
+import { checkKnown } from '../../unknown-name.ts'
 import { createDeadView, type StreamDeadView } from './dead-view.ts'
 import { holdName, positionOf } from './declare.ts'
 import { createParkedView, type ParkedView } from './parked-view.ts'
@@ -102,16 +103,21 @@ export function createStreamsView(source: LogSource, hearing: Hearing): StreamsV
         return (await Promise.all(all)).sort((a, b) => (a.name < b.name ? -1 : 1))
       }),
     get: (name) => ask(name, (known) => factsOf(name, known, hearing)),
-    reset: async (name, to, { preview = false } = {}) => {
+    reset: async (name, to, options = {}) => {
       checkPosition(to)
+      checkKnown(options, new Set(['preview']))
+      const { preview = false } = options
       return ask(name, (known) => reset(name, known, to, preview ? undefined : hearing))
     },
-    resume: (name, { partition } = {}) =>
-      ask(name, ({ redis, keys }) =>
+    resume: async (name, options = {}) => {
+      checkKnown(options, new Set(['partition']))
+      const { partition } = options
+      return ask(name, ({ redis, keys }) =>
         partition === undefined
           ? runScript(redis, resumeScript, { keys, scope: 'all', which: [] })
           : runScript(redis, resumeScript, { keys, scope: 'partitions', which: [partition] }),
-      ),
+      )
+    },
     remove: (name) => ask(name, (known) => remove(name, known, hearing)),
     parked: createParkedView(ask),
     dead: createDeadView(ask),

@@ -4,7 +4,7 @@
  *   waiting   the earliest of the times that were said rings, and the slow look
  *   ended     nothing rings any more
  */
-import type { Clock, Randomness, Timer } from '../../runtime/clock.ts'
+import type { Clock, Randomness, Timer } from '../runtime/clock.ts'
 
 export interface AlarmContext {
   clock: Clock

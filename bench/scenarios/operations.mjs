@@ -1,0 +1,74 @@
+/**
+ * Operations: what it costs a queue to be tracked, against the same queue untracked and against BullMQ with its results kept for a day; what
+ * a finished operation takes up in Redis; and whether the operations of one object are found as fast among many as among few.
+ * 120-byte items, an output of a few bytes, ten operations of each object.
+ */
+import { contest } from '../harness/contest.mjs'
+import { floors } from '../harness/floors.mjs'
+import { measureGrowth } from '../harness/memory.mjs'
+import { tracked } from '../harness/queue.mjs'
+import { row } from '../harness/report.mjs'
+
+const scenario = 'operations'
+const perKey = 10
+const few = 1_000
+
+export async function run(run) {
+  const { yardstick, value } = await contest(run, contenders(run))
+  const { finishedOperations: count } = run.plan
+  const memory = await measureGrowth(run, { name: 'Busbar memory', ...finished(count) })
+  const bullmqMemory = await measureGrowth(run, {
+    ...{ name: 'BullMQ memory', workload: 'bullmq-finished.mjs', options: { count } },
+  })
+  const endToEnd = { scenario, unit: '/s', busbar: value('Busbar tracked') }
+  const rows = [
+    row({
+      ...{ ...endToEnd, measure: 'tracked, publish to ack', peer: 'Busbar untracked' },
+      ...{ peerValue: value('Busbar untracked'), target: 0.6 },
+    }),
+    row({
+      ...{ ...endToEnd, measure: 'tracked, publish to ack', peer: 'BullMQ, results kept for a day' },
+      ...{ peerValue: value('BullMQ kept'), target: 3 },
+    }),
+    row({
+      ...{ scenario, measure: 'Redis memory per finished operation', unit: 'bytes', busbar: memory?.bytesPerEvent },
+      ...{ peer: 'BullMQ kept job', peerValue: bullmqMemory?.bytesPerEvent, lessIsBetter: true, target: 1 / 0.7 },
+    }),
+    row({
+      ...{
+        scenario,
+        measure: '10 operations of a key, among many',
+        unit: 'ms',
+        busbar: value('Busbar of, among many'),
+      },
+      ...{ peer: 'among 1,000', peerValue: value('Busbar of, among few'), lessIsBetter: true, target: 1 / 1.3 },
+    }),
+  ]
+  return { rows, yardstick }
+}
+
+const finished = (count) => ({
+  ...{ workload: 'busbar-operations-finished.mjs', options: { count, keys: Math.floor(count / perKey) } },
+})
+
+/** @returns {import('../harness/contest.mjs').Contender[]} */
+function contenders({ plan }) {
+  const times = { warmMs: plan.warmMs, measureMs: plan.measureMs }
+  const untracked = { name: 'Busbar untracked', workload: 'busbar-queue-end-to-end.mjs', options: times }
+  const of = (name, count) => ({
+    ...{ name, workload: 'busbar-operations-of.mjs', latency: true, options: { count } },
+    fill: finished(count),
+  })
+  return [
+    {
+      ...{ name: 'BullMQ kept', workload: 'bullmq-end-to-end.mjs', options: { ...times, isKept: true } },
+      floor: floors.bullmqAddAndProcess,
+    },
+    untracked,
+    { ...untracked, name: 'Busbar tracked', options: { ...times, definition: tracked } },
+    { ...untracked, name: 'Busbar tracked', options: { ...times, definition: tracked } },
+    untracked,
+    of('Busbar of, among few', few),
+    of('Busbar of, among many', plan.manyOperations),
+  ]
+}

@@ -1,0 +1,99 @@
+/** Operations for people: one of them fact by fact, several as a table, counts per minute, where an event went, triggers. */
+import type { Operation, OperationStats, OperationSummary, Trace, TriggerFacts } from '../index.ts'
+import { timeText } from './event-row.ts'
+import type { Output } from './output.ts'
+import { printable, shorten } from './printable.ts'
+import { countText } from './stream-tables.ts'
+import { type Column, columnGap, tableLines } from './table.ts'
+
+const right = (title: string): Column => ({ title, side: 'right' })
+const orDash = (text: string | null | undefined): string => (text == null ? '-' : printable(text))
+const timeOr = (ms: number | null): string => (ms === null ? '-' : timeText(ms))
+const jsonText = (value: unknown): string => printable(JSON.stringify(value ?? null))
+const tookText = (ms: number | null): string => (ms === null ? '-' : `${countText(ms)}ms`)
+
+const statusText = ({ status, cancelling }: OperationSummary): string => (cancelling ? 'running, cancelling' : status)
+
+export function operationLines(operation: Operation, { colors }: Output): string[] {
+  const { tenant, key, kind, requestId, attempts, worker, error, log, progress } = operation
+  const facts: [name: string, value: string | undefined][] = [
+    ['id', operation.id],
+    ['status', statusText(operation)],
+    ['type', operation.type],
+    ['tenant', tenant],
+    ['key', orDash(key)],
+    ['kind', kind],
+    ['request', orDash(requestId)],
+    ['trigger', operation.trigger ?? undefined],
+    ['queued', timeText(operation.queuedAt)],
+    ['started', timeOr(operation.startedAt)],
+    ['finished', timeOr(operation.finishedAt)],
+    ['attempts', countText(attempts)],
+    ['worker', orDash(worker)],
+    ['progress', progress === null ? undefined : jsonText(progress)],
+    ['input', jsonText(operation.input)],
+    ['output', operation.status === 'succeeded' ? jsonText(operation.output) : undefined],
+    ['error', error === null ? undefined : colors.red(printable(error))],
+  ]
+  const lines = facts.flatMap(([name, value]) =>
+    value === undefined ? [] : [`${colors.dim(name.padEnd(9))}${columnGap}${value}`],
+  )
+  return [...lines, ...log.map((line) => `${colors.dim('log'.padEnd(9))}${columnGap}${printable(line)}`)]
+}
+
+const errorColumns = 60
+
+export function operationRows(operations: readonly OperationSummary[], { colors }: Output): string[] {
+  const columns: Column[] = [
+    ...[{ title: 'queued' }, { title: 'id' }, { title: 'status' }, { title: 'kind' }, right('attempts'), right('took')],
+    { title: 'error', paint: colors.red },
+  ]
+  const rows = operations.map((one) => {
+    const { queuedAt, startedAt, finishedAt, attempts } = one
+    const took = startedAt !== null && finishedAt !== null ? finishedAt - startedAt : null
+    const error = 'error' in one ? (one as Operation).error : null
+    return [
+      ...[timeText(queuedAt), one.id, statusText(one), one.kind, countText(attempts), tookText(took)],
+      error === null ? '-' : shorten(printable(error), errorColumns),
+    ]
+  })
+  return tableLines(columns, rows, colors.bold)
+}
+
+export function statsLines({ minutes, total, ...all }: OperationStats, { colors }: Output): string[] {
+  const columns = [
+    { title: 'minute' },
+    ...[right('succeeded'), right('failed'), right('cancelled'), right('p50'), right('p95')],
+  ]
+  const row = (name: string, one: Omit<OperationStats, 'minutes' | 'total' | 'queue' | 'from' | 'until'>) => [
+    ...[name, countText(one.succeeded), countText(one.failed), countText(one.cancelled)],
+    ...[tookText(one.p50Ms), tookText(one.p95Ms)],
+  ]
+  const rows = [
+    ...minutes.map((minute) => row(timeText(minute.at).slice(0, 16).replace('T', ' '), minute)),
+    row('all of them', all),
+    row('ever', { ...total, p50Ms: null, p95Ms: null }),
+  ]
+  return tableLines(columns, rows, colors.bold)
+}
+
+export function traceLines({ places }: Trace, { colors }: Output): string[] {
+  const columns: Column[] = [
+    ...[{ title: 'kind' }, { title: 'name' }, { title: 'state' }, right('attempts'), { title: 'operation' }],
+    { title: 'error', paint: colors.red },
+  ]
+  const rows = places.map(({ kind, name, state, attempts, operation, error }) => [
+    ...[kind, name, state, attempts === undefined ? '-' : countText(attempts)],
+    operation === undefined ? '-' : `${operation.id} ${operation.status}`,
+    error === undefined ? '-' : shorten(printable(error), errorColumns),
+  ])
+  return tableLines(columns, rows, colors.bold)
+}
+
+export function triggerLines(triggers: readonly TriggerFacts[], { colors }: Output): string[] {
+  const columns = ['name', 'queue', 'tenant', 'key', 'state', 'secret since'].map((title) => ({ title }))
+  const rows = triggers.map(({ name, queue, tenant, key, enabled, rotatedAt }) => [
+    ...[name, queue, tenant, orDash(key), enabled ? 'enabled' : 'disabled', timeText(rotatedAt)],
+  ])
+  return tableLines(columns, rows, colors.bold)
+}

@@ -1,0 +1,85 @@
+/** An operation as a store has it: what becomes of one item of a tracked queue. operations.part.lua writes it. */
+import { createHash } from 'node:crypto'
+
+/** How a queue is tracked. `hides`: some fields are not to be shown, so what was not looked through is not. */
+export interface Track {
+  mode: 'all' | 'failures'
+  hides: boolean
+}
+
+/** '' when it is not. */
+export const trackWords = (track: Track | undefined): string => (track ? `${track.mode} ${track.hides ? 1 : 0}` : '')
+
+/** In the order of their numbers in a record, from 1 on. */
+export const operationStates = ['queued', 'running', 'succeeded', 'failed', 'cancelled'] as const
+export type OperationState = (typeof operationStates)[number]
+
+export interface OperationRow {
+  name: string
+  state: OperationState
+  /** Rises with every change. */
+  version: number
+  /** Those that have begun. */
+  attempts: number
+  queuedMs: number
+  /** 0: it has not begun, or not ended. */
+  beganMs: number
+  endedMs: number
+  /** Who has, or had it last; '-' for nobody. */
+  worker: string
+  isCancelAsked: boolean
+  /** Header line of its envelope. */
+  header: string
+  detail: OperationDetail | undefined
+}
+
+export interface OperationDetail {
+  /** JSON; '' when it is not kept. */
+  input: string
+  /** Output as JSON, or the error. */
+  result: string
+  /** JSON; '' when nothing was said. */
+  progress: string
+  lines: readonly string[]
+}
+
+const separator = '\x1e'
+
+export function readRow(row: readonly string[]): OperationRow {
+  const [name, state, version, attempts, queued, began, ended, worker, asked, header, input, result, notes] = row
+  return {
+    ...{
+      name: name!,
+      state: operationStates[Number(state) - 1]!,
+      version: Number(version),
+      attempts: Number(attempts),
+    },
+    ...{ queuedMs: Number(queued), beganMs: Number(began), endedMs: Number(ended) },
+    ...{ worker: worker!, isCancelAsked: asked === '1', header: header! },
+    detail: input === undefined ? undefined : { input, result: result!, ...readNotes(notes!) },
+  }
+}
+
+/** "<progress>\30<line>\30…" */
+function readNotes(notes: string): { progress: string; lines: string[] } {
+  const [progress = '', ...lines] = notes.split(separator)
+  return { progress, lines: lines.slice(0, -1) }
+}
+
+/** A line as it may be stored, on its own between separators. */
+export const storedLine = (line: string, most: number): string =>
+  line.slice(0, most).toWellFormed().replaceAll(separator, ' ')
+
+/** An operation is named by its item: the event that it is, or what is behind the dot of its id. */
+export const operationName = (itemId: string): string => itemId.slice(itemId.indexOf('.') + 1)
+
+/** The index of what has happened to an object, "<tenant>/<key>". */
+export const objectIndex = (object: string): string => createHash('sha1').update(object).digest('hex').slice(0, 24)
+
+/** Ended operations are kept for so long, and so many of a queue. */
+export const operationLimits = {
+  keepMs: 86_400_000,
+  ended: 1_000_000,
+  inputBytes: 16_384,
+  outputBytes: 16_384,
+} as const

@@ -1,0 +1,206 @@
+/**
+ * Triggers: a URL with a secret in it that starts an operation, for whoever has nothing but that URL.
+ *
+ *   enabled    who calls it starts an operation of its queue, with the data that the trigger was made with
+ *   disabled   who calls it is told so
+ *
+ * The secret is shown when it is made and never again: only its hash is stored. Another secret ends the one before.
+ */
+import { createHash } from 'node:crypto'
+import type { Redis } from 'ioredis'
+import { didYouMean } from '../did-you-mean.ts'
+import { BusbarError, shown } from '../errors.ts'
+import { defaultTenant, limits } from '../event.ts'
+import { checkTenant, checkText, writeJson } from '../event-checks.ts'
+import { nowMs } from '../lanes/store.ts'
+import type { LogSource } from '../log/view.ts'
+import { triggerKeys } from '../redis/keys.ts'
+import { defineScript, runScript } from '../redis/script.ts'
+import type { Subscriptions } from '../route/subscriptions.ts'
+import type { Clock, Randomness } from '../runtime/clock.ts'
+import { checkKnown } from '../unknown-name.ts'
+
+export interface TriggerOptions {
+  /** A tracked queue: what is started can be followed. */
+  queue: string
+  tenant?: string
+  key?: string
+  /** What the handler gets. Default null. */
+  data?: unknown
+}
+
+export interface TriggerFacts {
+  name: string
+  queue: string
+  tenant: string
+  key: string | null
+  data: unknown
+  enabled: boolean
+  /** ms. */
+  createdAt: number
+  /** When its secret was given, ms. */
+  rotatedAt: number
+}
+
+/** Shown once. */
+export interface TriggerSecret extends TriggerFacts {
+  secret: string
+  /** Where the HTTP door takes it. */
+  path: string
+}
+
+export interface TriggersView {
+  list(): Promise<TriggerFacts[]>
+  /** TRIGGER_NOT_FOUND when there is none of that name. */
+  get(name: string): Promise<TriggerFacts>
+  /** TRIGGER_EXISTS when there is one of that name. */
+  create(name: string, options: TriggerOptions): Promise<TriggerSecret>
+  /** Gives it another secret; the one before is nobody's from now on. */
+  rotate(name: string): Promise<TriggerSecret>
+  enable(name: string): Promise<TriggerFacts>
+  disable(name: string): Promise<TriggerFacts>
+  remove(name: string): Promise<void>
+  /** Starts an operation. TRIGGER_NOT_FOUND for an unknown secret, TRIGGER_DISABLED for one that may not. */
+  fire(secret: string, options?: { requestId?: string }): Promise<{ id: string }>
+}
+
+/** What a trigger sends. */
+export interface TriggerSend {
+  queue: string
+  data: unknown
+  tenant: string
+  key?: string
+  requestId?: string
+  trigger: string
+}
+
+export interface TriggersGround {
+  source: LogSource
+  subscriptions: Subscriptions
+  clock: Clock
+  randomness: Randomness
+  send(call: TriggerSend): Promise<{ id: string }>
+}
+
+const known = new Set<keyof TriggerOptions>(['queue', 'tenant', 'key', 'data'])
+const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
+const secretShape = /^[\w-]{20}$/
+const mostTriggers = 10_000
+
+type Act = 'put' | 'rotate' | 'enable' | 'disable' | 'remove'
+
+interface ActInput {
+  ns: string
+  act: Act
+  name: string
+  nowMs: number | undefined
+  hash?: string
+  definition?: string
+}
+
+type RawReply = ['done', string] | ['there'] | ['unknown'] | ['full']
+
+export const triggerScript = defineScript({
+  file: new URL('./trigger.lua', import.meta.url),
+  keys: ({ ns }: ActInput) => [triggerKeys(ns).triggers, triggerKeys(ns).triggerSecrets],
+  args: ({ act, name, nowMs: now, hash = '', definition = '' }) => [
+    act,
+    name,
+    now ?? '',
+    hash,
+    definition,
+    mostTriggers,
+  ],
+  reply: ([kind, text]: RawReply) => ({ kind, text }),
+})
+
+export function createTriggersView(ground: TriggersGround): TriggersView {
+  const { source, clock } = ground
+  const change = (name: string, act: Act, more: Pick<ActInput, 'hash' | 'definition'> = {}): Promise<TriggerFacts> =>
+    source.read(async (redis, { name: ns }) => {
+      const input = { ns, act, name: String(name), nowMs: nowMs(clock), ...more }
+      const { kind, text } = await runScript(redis, triggerScript, input)
+      if (kind === 'done') return readTrigger(name, text!)
+      if (kind === 'unknown') throw await notFound(redis, ns, name)
+      if (kind === 'there') throw BusbarError.of('TRIGGER_EXISTS', { name })
+      throw BusbarError.of('TRIGGERS_FULL', { most: mostTriggers })
+    })
+  const withSecret = async (name: string, act: 'put' | 'rotate', definition = ''): Promise<TriggerSecret> => {
+    const secret = ground.randomness.id()
+    return { ...(await change(name, act, { hash: hashOf(secret), definition })), secret, path: `/_${secret}` }
+  }
+  return {
+    list: () =>
+      source.read(async (redis, { name: ns }) => {
+        const stored = Object.entries(await redis.hgetall(triggerKeys(ns).triggers))
+        return stored.map(([name, text]) => readTrigger(name, text)).sort((a, b) => (a.name < b.name ? -1 : 1))
+      }),
+    get: (name) => source.read((redis, { name: ns }) => readOne(redis, ns, name)),
+    create: async (name, options) => withSecret(name, 'put', await checkTrigger(ground, name, options)),
+    rotate: (name) => withSecret(name, 'rotate'),
+    enable: (name) => change(name, 'enable'),
+    disable: (name) => change(name, 'disable'),
+    remove: async (name) => void (await change(name, 'remove')),
+    fire: (secret, options = {}) => fire(ground, secret, options),
+  }
+}
+
+const hashOf = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
+
+/** What is stored of it. */
+async function checkTrigger({ subscriptions }: TriggersGround, name: string, options: TriggerOptions): Promise<string> {
+  checkKnown(options, known)
+  const { queue, tenant = defaultTenant, key, data } = options
+  if (typeof name !== 'string' || !nameShape.test(name))
+    throw invalid('name', name, 'must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit')
+  const found = await subscriptions.find(String(queue))
+  if (found?.kind !== 'queue' || !found.options.track)
+    throw invalid('queue', queue, 'must be a tracked queue: what a trigger starts can be followed')
+  const its = {
+    queue,
+    tenant: checkTenant(tenant),
+    ...(key === undefined ? {} : { key: checkText('key', key, limits.keyBytes) }),
+  }
+  return JSON.stringify({ ...its, data: JSON.parse(writeJson(data)) })
+}
+
+function readTrigger(name: string, text: string): TriggerFacts {
+  const [, enabled, created, rotated, json] = /^\S+ (\d) (\d+) (\d+) ([\s\S]*)$/.exec(text)!
+  const { queue, tenant, key = null, data } = JSON.parse(json!) as TriggerOptions & { tenant: string }
+  const times = { createdAt: Number(created), rotatedAt: Number(rotated) }
+  return { name, queue, tenant, key, data, enabled: enabled === '1', ...times }
+}
+
+async function readOne(redis: Redis, ns: string, name: string): Promise<TriggerFacts> {
+  const text = await redis.hget(triggerKeys(ns).triggers, String(name))
+  if (text === null) throw await notFound(redis, ns, name)
+  return readTrigger(name, text)
+}
+
+async function notFound(redis: Redis, ns: string, name: string): Promise<BusbarError> {
+  const meant = didYouMean(String(name), await redis.hkeys(triggerKeys(ns).triggers))
+  return BusbarError.of('TRIGGER_NOT_FOUND', { name: shown(name), meant })
+}
+
+/** By its hash: how long a look takes says nothing of the secret. */
+async function fire(
+  { source, send }: TriggersGround,
+  secret: string,
+  options: { requestId?: string },
+): Promise<{ id: string }> {
+  checkKnown(options, new Set(['requestId']))
+  const trigger = await source.read(async (redis, { name: ns }) => {
+    const name = secretShape.test(String(secret))
+      ? await redis.hget(triggerKeys(ns).triggerSecrets, hashOf(secret))
+      : null
+    if (name === null) throw BusbarError.of('TRIGGER_NOT_FOUND', {})
+    return readOne(redis, ns, name)
+  })
+  const { name, queue, tenant, key, data, enabled } = trigger
+  if (!enabled) throw BusbarError.of('TRIGGER_DISABLED', { name })
+  const { id } = await send({ queue, data, tenant, ...(key === null ? {} : { key }), ...options, trigger: name })
+  return { id }
+}
+
+const invalid = (name: string, value: unknown, problem: string): BusbarError =>
+  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })

@@ -1,0 +1,220 @@
+/**
+ * Operations as anyone may ask about them: where one is, what has happened to an object, how a queue does.
+ *
+ * What a record says it says with the queue: both are written by the same script. Nothing is kept here.
+ */
+import type { Redis } from 'ioredis'
+import { type Duration, durationOf } from '../duration.ts'
+import { BusbarError, shown } from '../errors.ts'
+import { defaultTenant, limits } from '../event.ts'
+import { checkTenant, checkText } from '../event-checks.ts'
+import { type OperationRow, objectIndex, operationLimits } from '../lanes/operation.ts'
+import { cancelScript, type OperationsAsk, operationsScript } from '../lanes/scripts.ts'
+import { nowMs } from '../lanes/store.ts'
+import type { LogSource } from '../log/view.ts'
+import type { Hints } from '../redis/hints.ts'
+import { operationKeys, queueKeys } from '../redis/keys.ts'
+import { runScript } from '../redis/script.ts'
+import type { Subscriptions } from '../route/subscriptions.ts'
+import type { Clock } from '../runtime/clock.ts'
+import { checkKnown } from '../unknown-name.ts'
+import {
+  notFound,
+  type Operation,
+  type OperationPlace,
+  type OperationSummary,
+  operationOf,
+  placeOf,
+  summaryOf,
+} from './operation.ts'
+import { type OperationStats, statsOf } from './stats.ts'
+import { type WaitOptions, waitFor } from './wait.ts'
+
+export interface OfOptions {
+  tenant?: string
+  /** Without it neither input nor output, error, progress and log are read. Default true. */
+  detail?: boolean
+}
+
+export interface PageOptions extends OfOptions {
+  /** At most 1,000. Default 100. */
+  limit?: number
+  /** `next` of the page before. */
+  cursor?: string
+}
+
+export interface OperationPage<O extends OperationSummary = OperationSummary> {
+  operations: O[]
+  /** Where the next page begins; null when this was the last. */
+  next: string | null
+}
+
+export interface OperationsView {
+  /** OPERATION_NOT_FOUND when there is none of that id, or it ended more than 24 hours ago. */
+  get(id: string): Promise<Operation>
+  /** Resolves when it has ended, or with what it is at the timeout: `status` says which. Default 30s. */
+  wait(id: string, options?: WaitOptions): Promise<Operation>
+  /** What has happened to an object in all tracked queues, the newest first. */
+  of(key: string, options?: OfOptions & { detail?: true }): AsyncGenerator<Operation, void, undefined>
+  of(key: string, options: OfOptions & { detail: false }): AsyncGenerator<OperationSummary, void, undefined>
+  /** The same, page by page. */
+  page(key: string, options?: PageOptions & { detail?: true }): Promise<OperationPage<Operation>>
+  page(key: string, options: PageOptions): Promise<OperationPage>
+  /** QUEUE_NOT_FOUND when there is no such queue, or it is not tracked. `last`: at most 24h, which is the default. */
+  stats(queue: string, options?: { last?: Duration }): Promise<OperationStats>
+  /**
+   * One that has not begun will not. One that runs is told by its signal, in whichever process: unless it succeeds nevertheless it ends as
+   * cancelled. One that has ended stays as it is. Answers what it is then.
+   */
+  cancel(id: string): Promise<Operation>
+}
+
+export interface OperationsGround {
+  source: LogSource
+  subscriptions: Subscriptions
+  hints(): Promise<Hints>
+  clock: Clock
+  /** For what waits for an answer. */
+  network: Clock
+}
+
+const knownOfOf = new Set(['tenant', 'detail'])
+const knownOfPage = new Set(['tenant', 'detail', 'limit', 'cursor'])
+const pageSize = 100
+const mostPerPage = 1_000
+
+export function createOperationsView(ground: OperationsGround): OperationsView {
+  const get = async (id: string) => required(id, await find(ground, placeOf(id)))
+  const page = (key: string, options: PageOptions = {}) => pageOf(ground, key, options)
+  return {
+    get,
+    wait: (id, options = {}) => waitFor(id, options, { ...ground, find: (place) => find(ground, place) }),
+    of: (key: string, options: OfOptions = {}) => allOf(key, options, page) as never,
+    page: page as OperationsView['page'],
+    stats: (queue, options = {}) => readStats(ground, queue, options),
+    cancel: async (id) => {
+      const { queue, itemId } = placeOf(id)
+      const reply = await ask(ground, queue, (redis, store) => runScript(redis, cancelScript, { ...store, id: itemId }))
+      if (reply === 'unknown' || reply === 'gone') throw notFound(id)
+      return get(id)
+    },
+  }
+}
+
+function required(id: string, operation: Operation | undefined): Operation {
+  if (!operation) throw notFound(id)
+  return operation
+}
+
+const ask = <T>(
+  { source, clock }: OperationsGround,
+  queue: string,
+  work: (redis: Redis, store: { keys: ReturnType<typeof queueKeys>; nowMs: number | undefined }) => Promise<T>,
+): Promise<T> => source.read((redis, { name }) => work(redis, { keys: queueKeys(name, queue), nowMs: nowMs(clock) }))
+
+async function rowsOf(ground: OperationsGround, queue: string, asked: OperationsAsk, detail: boolean) {
+  const seen = await ask(ground, queue, (redis, store) =>
+    runScript(redis, operationsScript, { ...store, ask: asked, detail }),
+  )
+  return seen?.rows ?? []
+}
+
+async function find(ground: OperationsGround, { queue, name }: OperationPlace): Promise<Operation | undefined> {
+  const [row] = await rowsOf(ground, queue, { act: 'get', names: [name] }, true)
+  return row && operationOf(queue, row)
+}
+
+async function* allOf(
+  key: string,
+  options: OfOptions,
+  page: (key: string, options: PageOptions) => Promise<OperationPage>,
+): AsyncGenerator<OperationSummary, void, undefined> {
+  checkKnown(options, knownOfOf)
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const found: OperationPage = await page(key, { ...options, ...(cursor === undefined ? {} : { cursor }) })
+    yield* found.operations
+    cursor = found.next
+  }
+}
+
+/** The newest of each tracked queue, merged: by the time at which they were queued, then by name. */
+async function pageOf(ground: OperationsGround, key: string, options: PageOptions): Promise<OperationPage> {
+  checkKnown(options, knownOfPage)
+  const { tenant = defaultTenant, detail = true, limit = pageSize } = options
+  if (!Number.isInteger(limit) || limit < 1 || limit > mostPerPage)
+    throw invalid('limit', limit, `must be a whole number from 1 to ${mostPerPage}`)
+  const object = objectIndex(`${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`)
+  const after = options.cursor === undefined ? undefined : readCursor(options.cursor)
+  const queues = await trackedQueues(ground)
+  const found = await Promise.all(
+    queues.map(async (queue) => {
+      const asked = { act: 'of' as const, object, before: after && beforeIn(queue, after), most: limit }
+      return (await rowsOf(ground, queue, asked, detail)).map((row) => ({ queue, row }))
+    }),
+  )
+  const rows = found.flat().sort(newestFirst)
+  const shownRows = rows.slice(0, limit)
+  const last = shownRows.at(-1)
+  return {
+    operations: shownRows.map(({ queue, row }) => (detail ? operationOf(queue, row) : summaryOf(queue, row))),
+    next: last && (rows.length > limit || found.some((ofQueue) => ofQueue.length === limit)) ? writeCursor(last) : null,
+  }
+}
+
+async function trackedQueues({ subscriptions }: OperationsGround): Promise<string[]> {
+  const all = await subscriptions.list()
+  return all.filter(({ kind, options }) => kind === 'queue' && options.track).map(({ name }) => name)
+}
+
+interface Found {
+  queue: string
+  row: OperationRow
+}
+
+/** As the index of a queue has them; those of one name by their queues. */
+function newestFirst(a: Found, b: Found): number {
+  if (a.row.queuedMs !== b.row.queuedMs) return b.row.queuedMs - a.row.queuedMs
+  if (a.row.name !== b.row.name) return a.row.name < b.row.name ? 1 : -1
+  return a.queue < b.queue ? -1 : 1
+}
+
+interface Cursor {
+  queuedMs: number
+  queue: string
+  name: string
+}
+
+const writeCursor = ({ queue, row: { queuedMs, name } }: Found): string => `${queuedMs}.${queue}.${name}`
+
+function readCursor(cursor: string): Cursor {
+  const [, queuedMs, queue, name] = /^(\d{1,16})\.([a-z0-9_-]{1,64})\.([\w-]{1,64})$/.exec(String(cursor)) ?? []
+  if (name === undefined) throw invalid('cursor', cursor, 'must be what `next` of a page says')
+  return { queuedMs: Number(queuedMs), queue: queue!, name }
+}
+
+/** In a queue that comes behind the cursor's, the operation of the same name is still to come. */
+const beforeIn = (queue: string, cursor: Cursor) => ({
+  queuedMs: cursor.queuedMs,
+  name: queue > cursor.queue ? `${cursor.name}\x01` : cursor.name,
+})
+
+async function readStats(
+  { source, subscriptions, clock }: OperationsGround,
+  queue: string,
+  options: { last?: Duration },
+): Promise<OperationStats> {
+  checkKnown(options, new Set(['last']))
+  const { last = operationLimits.keepMs } = options
+  const lastMs = durationOf('last', last)
+  if (lastMs < 1 || lastMs > operationLimits.keepMs) throw invalid('last', last, 'must be from 1ms to 24h')
+  const found = await subscriptions.find(queue)
+  return source.read(async (redis, { name }) => {
+    if (found?.kind !== 'queue' || !found.options.track)
+      throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(queue), namespace: name, isTracked: true })
+    const [stored, [seconds]] = await Promise.all([redis.hgetall(operationKeys(name, queue).opCounts), redis.time()])
+    return statsOf(queue, stored, nowMs(clock) ?? Number(seconds) * 1_000, lastMs)
+  })
+}
+
+const invalid = (name: string, value: unknown, problem: string): BusbarError =>
+  BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem })

@@ -1,0 +1,104 @@
+/**
+ * Sends webhooks: one POST, bounded in everything that a receiver could make long or large, and what became of it as a value.
+ *
+ * Nothing is repeated, no redirect is followed, nothing is unpacked. Connections are kept for some seconds and only for as many endpoints as
+ * `maxEndpoints`: beyond that those that have not been used for longest are closed, unless something is under way there.
+ */
+import { Attempt, type AttemptLimits, type Posted, type PostRequest } from './attempt.ts'
+import { closed, Endpoint, type EndpointLimits } from './endpoint.ts'
+import type { Guard } from './guard.ts'
+import { problemOf } from './problem.ts'
+
+export type { Posted, PostRequest }
+
+export interface PosterOptions {
+  guard: Guard
+  /** To look the name up, connect and agree on TLS. Default 2 s. */
+  connectMs?: number
+  /** From the call to status and headers. Default 20 s. */
+  totalMs?: number
+  /** For the body after that. Default 2 s. */
+  bodyMs?: number
+  /** Of the answer's body; the rest is cut off. Default 16 kB. */
+  maxResponseBytes?: number
+  /** Default 8. */
+  connectionsPerEndpoint?: number
+  /** Origins whose connections are kept. Default 1,000. */
+  maxEndpoints?: number
+  /** How long a connection without requests is kept. Default 4 s. */
+  keepAliveMs?: number
+  /** One in constant use is made anew after this: a receiver that has moved would not be noticed otherwise. Default 60 s. */
+  longestUseMs?: number
+  /** Wall time in ms. */
+  now?: () => number
+}
+
+export class Poster {
+  readonly #guard: Guard
+  readonly #attemptLimits: AttemptLimits
+  readonly #endpointLimits: EndpointLimits
+  readonly #maxEndpoints: number
+  /** By origin; the first one has not been used for longest. */
+  readonly #endpoints = new Map<string, Endpoint>()
+  #isClosed = false
+
+  constructor(options: PosterOptions) {
+    const { totalMs = 20_000, bodyMs = 2_000, maxResponseBytes = 16_384, now = Date.now } = options
+    const { connectMs = 2_000, connectionsPerEndpoint: connections = 8 } = options
+    const { keepAliveMs = 4_000, longestUseMs = 60_000, maxEndpoints = 1_000 } = options
+    this.#guard = options.guard
+    this.#attemptLimits = { totalMs, bodyMs, maxResponseBytes, now }
+    this.#endpointLimits = { connectMs, connections, keepAliveMs, longestUseMs }
+    this.#maxEndpoints = maxEndpoints
+  }
+
+  /** Origins to which there are connections now. */
+  get endpoints(): number {
+    return this.#endpoints.size
+  }
+
+  post(request: PostRequest): Promise<Posted> {
+    if (this.#isClosed) return failed(closed)
+    if (request.signal?.aborted) return failed('stopped before it was sent')
+    let url: URL
+    try {
+      url = this.#guard.checkUrl(request.url)
+    } catch (error) {
+      return failed(problemOf(error))
+    }
+    const { totalMs = this.#attemptLimits.totalMs } = request
+    const limits = { ...this.#attemptLimits, totalMs }
+    return new Promise((resolve) => this.#endpoint(url.origin).send(new Attempt(url, request, limits, resolve)))
+  }
+
+  /** What is under way ends; nothing keeps the process alive after it. */
+  async close(): Promise<void> {
+    this.#isClosed = true
+    await Promise.all([...this.#endpoints.values()].map((endpoint) => endpoint.close()))
+  }
+
+  #endpoint(origin: string): Endpoint {
+    const endpoint = this.#endpoints.get(origin) ?? this.#newEndpoint(origin)
+    this.#endpoints.delete(origin)
+    this.#endpoints.set(origin, endpoint)
+    return endpoint
+  }
+
+  #newEndpoint(origin: string): Endpoint {
+    if (this.#endpoints.size >= this.#maxEndpoints) this.#closeOldest()
+    return new Endpoint(origin, this.#guard, this.#endpointLimits, (endpoint) => {
+      if (this.#endpoints.get(origin) === endpoint) this.#endpoints.delete(origin)
+    })
+  }
+
+  #closeOldest(): void {
+    for (const [origin, endpoint] of this.#endpoints)
+      if (endpoint.isIdle) {
+        this.#endpoints.delete(origin)
+        void endpoint.close()
+        return
+      }
+  }
+}
+
+const failed = (problem: string): Promise<Posted> => Promise.resolve({ kind: 'failed', problem, tookMs: 0 })

@@ -1,0 +1,340 @@
+/**
+ * The batches of one shard, as this process posts them: claimed by turns, kept under leases, settled together with the next claim.
+ *
+ *   dry       the last claim got less than it asked for: a hint, a deadline or a slow look makes it ask again
+ *   flowing   there may be more: it is asked as soon as a slot is free
+ *   closed    nothing is claimed any more
+ *
+ * One call at a time; what ends meanwhile goes with the next one. A call without an answer is sent again: a claim gets what it had
+ * been given, and what was settled already is stale.
+ */
+
+import { setMaxListeners } from 'node:events'
+import type { Claim, Outcome } from '../../lanes/acts.ts'
+import { Alarm } from '../../lanes/alarm.ts'
+import { storedReason } from '../../lanes/item.ts'
+import { mayPass } from '../../redis/connection.ts'
+import type { Timer } from '../../runtime/clock.ts'
+import { within } from '../../runtime/within.ts'
+import { type Batch, readBatch } from './batch.ts'
+import { type Attempt, deliver, Endpoints } from './deliver.ts'
+import type { DispatchContext, Slots } from './dispatcher.ts'
+import type { Ended, HookFacts, WorkReply } from './scripts.ts'
+import type { Shard } from './shard.ts'
+import type { Verdict } from './verdict.ts'
+
+interface Lease {
+  token: string
+  /** By this process's monotonic clock. */
+  until: number
+  held: Set<Posting>
+  /** Stops posting all that is left of it. */
+  abort: AbortController
+}
+
+type NewClaim = Claim & { token: string }
+
+interface Posting {
+  lease: Lease
+  batch: Batch
+  /** It has one of the slots for webhooks that fail, once it is being posted. */
+  isFailing: boolean
+}
+
+// A claim's answer has the bodies: so many of a MiB at most.
+const mostPerClaim = 16
+const repeatMs = 100
+// Postponed for want of a slot among those that fail.
+const throttleMs = 1_000
+
+export class ShardDispatch {
+  readonly #context: DispatchContext
+  readonly #shard: Shard
+  readonly #slots: Slots
+  readonly #alarm: Alarm
+  readonly #idleName: string
+  readonly #endpoints = new Endpoints()
+  readonly #leases = new Map<string, Lease>()
+  /** Being posted. */
+  #held = 0
+  #ended: Ended[] = []
+  #unlisten: (() => void) | undefined
+  #dry = false
+  #wakes = 0
+  #calling: Promise<void> | undefined
+  #isScheduled = false
+  #renewal: Timer | undefined
+  #closed = false
+  /** The server's clock, at a time of the monotonic one. */
+  #serverMs = 0
+  #serverAt = 0
+
+  constructor(context: DispatchContext, shard: Shard, slots: Slots) {
+    this.#context = context
+    this.#shard = shard
+    this.#slots = slots
+    this.#idleName = context.randomness.id()
+    this.#alarm = new Alarm(context, () => this.wake())
+  }
+
+  get isDry(): boolean {
+    return this.#dry && !this.isBusy
+  }
+
+  get isSpent(): boolean {
+    return this.#dry || this.#closed
+  }
+
+  get isBusy(): boolean {
+    return this.#leases.size > 0 || this.#ended.length > 0 || this.#calling !== undefined
+  }
+
+  start(): void {
+    void this.#context.hints
+      .listen(this.#shard.keys.laneWake, (message) => this.#hear(message))
+      .then((unlisten) => {
+        if (this.#closed) unlisten()
+        else this.#unlisten = unlisten
+      })
+    this.#alarm.start()
+    this.fill()
+  }
+
+  /** Asks for as many as it may have, unless it is known that there are none. Answers whether it does. */
+  fill(): boolean {
+    if (this.isSpent || this.#calling) return false
+    this.#callSoon()
+    return true
+  }
+
+  async close(deadlineMs: number): Promise<void> {
+    const { network } = this.#context
+    if (this.#closed) return
+    this.#closed = true
+    this.#unlisten?.()
+    this.#alarm.end()
+    // What is being posted may end; a third of the time is for saying what became of it.
+    await within(network, (deadlineMs * 2) / 3, this.#quiet())
+    for (const { abort } of this.#leases.values()) abort.abort()
+    await within(network, deadlineMs / 3, this.#quiet())
+    this.#renewal?.cancel()
+    await this.#context.connection.redis.zrem(this.#shard.keys.idle, this.#idleName).catch(() => undefined)
+  }
+
+  async #quiet(): Promise<void> {
+    while (this.isBusy) {
+      await this.#calling
+      await new Promise((resolve) => this.#context.network.after(5, () => resolve(undefined)))
+    }
+  }
+
+  /** Names of those who may claim, or when a batch will be due. */
+  #hear(message: string): void {
+    if (message.startsWith('@')) this.#alarm.in(Math.max(0, Number(message.slice(1)) - this.#nowMs()))
+    else if (message.split(' ').includes(this.#idleName)) this.wake()
+  }
+
+  /** There may be something to give, whatever was last heard. */
+  wake(): void {
+    this.#wakes += 1
+    this.#dry = false
+    this.fill()
+  }
+
+  #callSoon(): void {
+    if (this.#calling || this.#isScheduled) return
+    this.#isScheduled = true
+    setImmediate(() => {
+      this.#isScheduled = false
+      if (!this.#calling) this.#call()
+    })
+  }
+
+  #call(): void {
+    const ended = this.#ended
+    this.#ended = []
+    const claim = this.#nextClaim()
+    if (ended.length === 0 && !claim) return
+    this.#calling = this.#ask(ended, claim).then(() => {
+      this.#calling = undefined
+      if (this.#ended.length > 0 || !this.isSpent) this.#callSoon()
+    })
+  }
+
+  #nextClaim(): NewClaim | undefined {
+    const { randomness, worker, start, leaseMs } = this.#context
+    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held, mostPerClaim)
+    if (n === 0) return undefined
+    return { token: randomness.id(), n, leaseMs, worker, start, byHand: true, idleName: this.#idleName }
+  }
+
+  async #ask(ended: readonly Ended[], claim: NewClaim | undefined): Promise<void> {
+    const { network } = this.#context
+    const wakes = this.#wakes
+    for (;;) {
+      const sentAt = network.monotonicMs()
+      try {
+        const reply = await this.#shard.work({ ended, claim })
+        if (claim) this.#claimed(claim, reply, sentAt, wakes)
+        return
+      } catch (error) {
+        if (!mayPass(error))
+          this.#context.telemetry.emit('webhook.stuck', { shard: this.#shard.index, problem: String(error) })
+        if (this.#closed && !claim && ended.every(({ became }) => became === 'back')) return
+        await new Promise<void>((resolve) => network.after(repeatMs, resolve))
+      }
+    }
+  }
+
+  #claimed(
+    { token, n }: NewClaim,
+    { claimed, hooks, hasAnnouncements }: WorkReply,
+    sentAt: number,
+    wakes: number,
+  ): void {
+    if (hasAnnouncements) void this.#announce()
+    if (claimed?.kind !== 'claimed') {
+      this.#dry = true
+      return this.#slots.release(n)
+    }
+    this.#serverMs = claimed.nowMs
+    this.#serverAt = this.#context.clock.monotonicMs()
+    const { items, more, dueInMs } = claimed
+    // What was heard meanwhile may be of something else than this answer.
+    if (items.length < n && !more && wakes === this.#wakes) this.#dry = true
+    if (dueInMs !== undefined) this.#alarm.in(dueInMs)
+    // Paused for so long that another one may have them: they lapse.
+    const isCertain = this.#context.network.monotonicMs() < sentAt + this.#context.leaseMs
+    if (isCertain && items.length > 0) this.#begin(token, sentAt, items, hooks)
+    this.#slots.release(isCertain ? n - items.length : n)
+  }
+
+  #begin(token: string, sentAt: number, items: readonly string[], hooks: WorkReply['hooks']): void {
+    const { leaseMs } = this.#context
+    const lease: Lease = { token, until: sentAt + leaseMs, held: new Set(), abort: new AbortController() }
+    setMaxListeners(0, lease.abort.signal)
+    this.#leases.set(token, lease)
+    if (!this.#renewal) this.#renewSoon()
+    for (const text of items) {
+      const batch = readBatch(text)
+      const hook = hooks.get(batch.subscription)
+      const posting: Posting = { lease, batch, isFailing: isFailing(batch, hook) }
+      lease.held.add(posting)
+      this.#held += 1
+      void this.#post(posting, hook)
+    }
+  }
+
+  async #post(posting: Posting, hook: HookFacts | undefined): Promise<void> {
+    const { batch, lease } = posting
+    // Removed meanwhile: then nobody waits for it.
+    if (!hook?.definition) return this.#endUntried(posting, { kind: 'ack' }, 'delivered')
+    if (this.#closed) return this.#endUntried(posting, { kind: 'back' }, 'back')
+    if (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)) {
+      const forMs = Math.ceil(throttleMs * (0.5 + this.#context.randomness.float()))
+      return this.#endUntried(posting, { kind: 'throttle', forMs }, 'throttled')
+    }
+    const endpoint = this.#endpoints.of(hook, this.#nowMs())
+    const { poster, randomness } = this.#context
+    const context = { poster, randomness, nowMs: () => this.#nowMs() }
+    const { verdict, attempt } = await deliver(context, batch, endpoint, lease.abort.signal)
+    // Cut off by close(): whether it arrived nobody knows, so it goes out again.
+    if (lease.abort.signal.aborted && verdict.became !== 'delivered')
+      return this.#end(posting, { kind: 'back' }, 'back', undefined)
+    this.#report(batch, attempt)
+    const disable = verdict.became === 'back' ? verdict.disable : ''
+    this.#end(posting, outcomeOf(verdict), verdict.became, attempt, disable)
+  }
+
+  /** It has no slot of those that fail. */
+  #endUntried(posting: Posting, outcome: Outcome, became: Ended['became']): void {
+    posting.isFailing = false
+    this.#end(posting, outcome, became, undefined)
+  }
+
+  #report({ subscription, sequence }: Batch, { at: _at, excerpt: _excerpt, ...attempt }: Attempt): void {
+    const name = attempt.outcome === 'delivered' ? 'webhook.delivered' : 'webhook.failed'
+    this.#context.telemetry.emit(name, { webhook: subscription, sequence, ...attempt })
+  }
+
+  #end(posting: Posting, outcome: Outcome, became: Ended['became'], attempt: Attempt | undefined, disable = ''): void {
+    const { lease, batch } = posting
+    const { id, subscription: name, sequence, events } = batch
+    lease.held.delete(posting)
+    this.#held -= 1
+    if (lease.held.size === 0) this.#leases.delete(lease.token)
+    this.#ended.push({
+      ...{ settlement: { token: lease.token, id, outcome }, name, sequence, became, events },
+      ...{ attempt: attempt ? JSON.stringify(attempt) : '', disable },
+    })
+    // The sequence may have more, and the claim goes along.
+    this.#dry = false
+    this.#callSoon()
+    this.#slots.release(1, posting.isFailing ? batch.subscription : undefined)
+  }
+
+  #nowMs(): number {
+    const { clock } = this.#context
+    return Math.floor(this.#serverMs + clock.monotonicMs() - this.#serverAt)
+  }
+
+  #renewSoon(): void {
+    const { network, leaseMs } = this.#context
+    this.#renewal = network.after(leaseMs / 3, () => {
+      this.#renewal = undefined
+      void this.#renew()
+      if (this.#leases.size > 0) this.#renewSoon()
+    })
+  }
+
+  /** Who has lost a batch stops posting it: another one does. */
+  async #renew(): Promise<void> {
+    const { network, leaseMs } = this.#context
+    const now = network.monotonicMs()
+    const tokens = [...this.#leases.keys()]
+    try {
+      const lost = new Set(await this.#shard.renew(tokens, leaseMs))
+      for (const token of tokens) {
+        const lease = this.#leases.get(token)
+        if (lease && !lost.has(token)) lease.until = now + leaseMs
+        else lease?.abort.abort()
+      }
+    } catch {
+      // Redis is away: the leases end where they ended; the next turn looks.
+    }
+  }
+
+  async #announce(): Promise<void> {
+    const { connection, announce, telemetry } = this.#context
+    const { announced, hookPrefix } = this.#shard.keys
+    try {
+      for (const name of await connection.redis.smembers(announced)) {
+        const [why, at] = await connection.redis.hmget(hookPrefix + name, 'disabled', 'disabledAt')
+        if (why && at) {
+          telemetry.emit('webhook.disabled', { webhook: name, why })
+          await announce(name, why, Number(at))
+        }
+        await connection.redis.srem(announced, name)
+      }
+    } catch {
+      // The next claim says again that there is something to tell.
+    }
+  }
+}
+
+/** Its webhook's last attempt was not good. */
+const isFailing = (batch: Batch, hook: HookFacts | undefined): boolean =>
+  batch.attempts > 0 || (hook !== undefined && hook.failures > 0)
+
+function outcomeOf(verdict: Verdict): Outcome {
+  switch (verdict.became) {
+    case 'delivered':
+      return { kind: 'ack' }
+    case 'failed':
+      return { kind: 'retry', afterMs: verdict.afterMs, reason: storedReason(verdict.reason) }
+    case 'dead':
+      return { kind: 'dead', reason: storedReason(verdict.reason) }
+    case 'back':
+      return { kind: 'back' }
+  }
+}

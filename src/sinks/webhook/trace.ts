@@ -1,0 +1,78 @@
+/** Where an event is for the webhooks: in an open batch, in a sealed one wherever that is, given up, delivered, or not come yet. */
+import type { LogSource } from '../../log/view.ts'
+import { compilePattern } from '../../pattern.ts'
+import type { SubscriptionFacts, Subscriptions } from '../../route/subscriptions.ts'
+import type { TracedEvent, TracedPlace, TracedSink } from '../../traced.ts'
+import { lettersOf } from './dead-view.ts'
+import { inspectScript, type SeenHook } from './scripts.ts'
+import type { Shard, Shards } from './shard.ts'
+import { sealedBatch } from './view.ts'
+
+export interface WebhookTraceGround {
+  source: LogSource
+  subscriptions: Subscriptions
+  shards(): Promise<Shards>
+}
+
+type Found = Omit<TracedPlace, 'kind' | 'name'>
+
+/** Batches of one webhook that are looked at. */
+const mostBatches = 10_000
+
+export function webhookTrace({ source, subscriptions, shards }: WebhookTraceGround): TracedSink {
+  return {
+    async trace(asked) {
+      const all = (await subscriptions.list()).filter(({ kind }) => kind === 'webhook')
+      const known = await shards()
+      const places = await Promise.all(
+        all.map(async (facts): Promise<TracedPlace | undefined> => {
+          const found = await source.read(() => placeIn(known.of(facts.name), facts, asked))
+          return found && { kind: 'webhook', name: facts.name, ...found }
+        }),
+      )
+      return places.filter((place) => place !== undefined)
+    },
+  }
+}
+
+async function placeIn(shard: Shard, facts: SubscriptionFacts, asked: TracedEvent): Promise<Found | undefined> {
+  const seen = await shard.run(inspectScript, { name: facts.name, most: mostBatches })
+  if (!seen) return undefined
+  return (
+    inSealed(seen, asked.id) ??
+    (await inOpen(shard, facts.name, seen, asked.id)) ??
+    (await amongDead(shard, facts, asked.id)) ??
+    stateOfMissing(seen, facts, asked)
+  )
+}
+
+function inSealed({ sealed }: SeenHook, id: string): Found | undefined {
+  for (const one of sealed) {
+    const { id: batch, ids, attempts } = sealedBatch(one)
+    if (ids.includes(id)) return { state: one.place, batch, attempts }
+  }
+  return undefined
+}
+
+async function inOpen(shard: Shard, name: string, { open }: SeenHook, id: string): Promise<Found | undefined> {
+  for (const { sequence } of open)
+    if ((await shard.openIds(name, sequence)).includes(id)) return { state: 'waiting', attempts: 0 }
+  return undefined
+}
+
+async function amongDead(shard: Shard, facts: SubscriptionFacts, id: string): Promise<Found | undefined> {
+  for await (const { id: batch, ids, attempts, error } of lettersOf(shard, facts.name))
+    if (ids.includes(id)) return { state: 'dead', batch, attempts, error }
+  return undefined
+}
+
+/** What was taken and is not there any more has been delivered, or was dropped. */
+function stateOfMissing(
+  { fields, sealed }: SeenHook,
+  { match }: SubscriptionFacts,
+  { partition, seq, event }: TracedEvent,
+): Found | undefined {
+  if (!event || !compilePattern(match!).matches(event.tenant, event.type)) return undefined
+  if (seq > Number(fields[`applied:${partition}`] ?? 0)) return { state: 'pending' }
+  return { state: sealed.length === mostBatches ? 'unknown' : 'done' }
+}

@@ -1,0 +1,118 @@
+/** Operations when processes die, come too late, or Redis is away. */
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Bus } from '../../src/bus.ts'
+import { queueKeys } from '../../src/redis/keys.ts'
+import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts'
+import { eventually } from '../support/eventually.ts'
+import { collect } from '../support/log.ts'
+import { type Child, spawnNode } from '../support/process.ts'
+import { startRedis } from '../support/redis.ts'
+import { quickGroup, watchedBus } from '../support/workers.ts'
+
+const lease = 800
+
+function spawnHanging(namespace: string, options: object): Child {
+  const args = [redisUrl(), namespace, '-', JSON.stringify(options), JSON.stringify(quickGroup)]
+  const child = spawnNode('queue-worker.mjs', { args, env: { HANDLE: 'hang', CONCURRENCY: '10' } })
+  onTestFinished(() => child.kill())
+  return child
+}
+
+describe('[O06] a worker that is killed during an operation', () => {
+  test('it is run again: running no longer than its lease and a second, its attempts counted', async () => {
+    const namespace = freshNamespace()
+    const options = { track: true, lease } as const
+    const bus = testBus({ namespace, worker: 'second' }) as unknown as Bus
+    const queue = bus.queue('mail', options)
+    const { id } = await queue.send(1)
+    const first = spawnHanging(namespace, options)
+    await first.waitForLine(/^begin/)
+    expect(await bus.operations.get(id)).toMatchObject({ status: 'running', attempts: 1 })
+    first.kill()
+    const killedAt = performance.now()
+    await eventually(async () => expect((await bus.operations.get(id)).status).toBe('queued'))
+    expect(performance.now() - killedAt).toBeLessThan(lease + 1_000)
+    queue.work(() => 'again')
+    await bus.run({ signals: false })
+    expect(await bus.operations.wait(id)).toMatchObject({
+      status: 'succeeded',
+      attempts: 2,
+      worker: 'second',
+      output: 'again',
+    })
+    expect((await bus.operations.stats('mail')).total).toEqual({ succeeded: 1, failed: 0, cancelled: 0 })
+  })
+
+  test('without another worker it is failed with a reason, by the leader', async () => {
+    const namespace = freshNamespace()
+    const options = { track: true, lease, retry: { attempts: 1 } } as const
+    const bus = testBus({ namespace, group: quickGroup }) as unknown as Bus
+    const queue = bus.queue('mail', options)
+    await queue.send('before')
+    const only = spawnHanging(namespace, options)
+    await only.waitForLine(/^begin/)
+    const { id } = await queue.send(1)
+    await eventually(async () => expect((await bus.operations.get(id)).status).toBe('running'))
+    only.kill()
+    await bus.run({ signals: false })
+    const ended = await bus.operations.wait(id, { timeout: '20s' })
+    expect(ended).toMatchObject({ status: 'failed', attempts: 1, error: expect.stringContaining('its lease lapsed') })
+    await eventually(async () => expect((await bus.operations.stats('mail')).total.failed).toBe(2))
+    expect(await collect(bus.fsck())).toEqual([])
+  })
+})
+
+test('[O07] the late result of a lost lease is refused, and counted', async () => {
+  const { bus, count } = watchedBus({ worker: 'zombie' })
+  const options = { track: true, lease: 300 } as const
+  const queue = bus.queue('mail', options)
+  let end = () => {}
+  const held = new Promise<void>((resolve) => {
+    end = resolve
+  })
+  queue.work(
+    async () => {
+      await held
+      return 'too late'
+    },
+    { concurrency: 1 },
+  )
+  const { id } = await queue.send(1)
+  await bus.run({ signals: false })
+  await eventually(async () => expect((await bus.operations.get(id)).status).toBe('running'))
+  // As if the process had stood still: its lease is gone, and someone else has the item.
+  const other = testBus({ namespace: bus.namespace }) as unknown as Bus
+  const redis = plainRedis()
+  const keys = queueKeys(bus.namespace, 'mail')
+  const door = await other.queues.open('mail')
+  const lapseAndClaim = async () => {
+    for (const token of await redis.zrange(keys.leases, '0', '-1')) await redis.zadd(keys.leases, 1, token)
+    return (await door.claim({ lease: '30s' })).items
+  }
+  let items = await lapseAndClaim()
+  // It may have been renewed in between.
+  while (items.length === 0) items = await lapseAndClaim()
+  expect(items.map((item) => [item.id, item.attempt])).toEqual([[id, 2]])
+  end()
+  await eventually(() => count('queue.stale') === 1)
+  expect(await bus.operations.get(id)).toMatchObject({ status: 'running', attempts: 2, output: null })
+  await items[0]!.ack('in time')
+  expect(await bus.operations.get(id)).toMatchObject({ status: 'succeeded', output: 'in time' })
+  expect((await bus.operations.stats('mail')).total).toEqual({ succeeded: 1, failed: 0, cancelled: 0 })
+  expect(bus.telemetry.counts().get('queue.stale')).toBe(1)
+})
+
+test('[O11] wait survives a restart of Redis', async () => {
+  const server = await startRedis({ args: ['--appendfsync', 'always'] })
+  onTestFinished(() => server.stop())
+  const bus = testBus({ redis: server.url, partitions: 1 }) as unknown as Bus
+  const queue = bus.queue('mail', { track: true })
+  const { id } = await queue.send(1)
+  const waiting = bus.operations.wait(id, { timeout: '30s' })
+  await bus.operations.get(id)
+  await server.kill()
+  await server.restart()
+  await eventually(async () => expect((await bus.operations.get(id)).status).toBe('queued'))
+  await (await queue.claim()).items[0]!.ack('after all')
+  expect(await waiting).toMatchObject({ status: 'succeeded', output: 'after all' })
+})

@@ -1,0 +1,287 @@
+/** Every reply of the scripts of operations, and what they keep for how long. */
+import { describe, expect, test } from 'vitest'
+import type { Track } from '../../src/lanes/operation.ts'
+import { operationKeys } from '../../src/redis/keys.ts'
+import { clockedStore } from '../lanes/clocked.ts'
+import { keysOf } from '../support/bus.ts'
+
+const all: Track = { mode: 'all', hides: false }
+const dayMs = 86_400_000
+const envelope = '{"type":"mail","tenant":"a","key":"k"}\n{"n":1}'
+
+async function trackedStore(track: Track = all, options: object = {}) {
+  const store = await clockedStore({ track, ...options })
+  const ops = operationKeys(store.namespace, 'mail')
+  const counts = async () => (await store.redis.hget(ops.opCounts, 'total')) ?? '0 0 0'
+  const kept = async () => (await keysOf(store.redis, store.namespace)).filter((key) => /:op/.test(key))
+  return { ...store, ops, total: counts, kept }
+}
+
+describe('cancel.lua', () => {
+  test('gone, unknown, cancelled, ended', async () => {
+    const store = await trackedStore()
+    expect(await store.cancel('nothing')).toBe('unknown')
+    const [id] = await store.send('a')
+    expect(await store.cancel(id!)).toBe('cancelled')
+    expect(await store.cancel(id!)).toBe('ended')
+    expect((await store.take(1)).ids).toEqual([])
+    while ((await store.remove()) === 'more');
+    expect(await store.cancel(id!)).toBe('gone')
+    expect(await store.kept()).toEqual([])
+  })
+
+  test('asked: who holds it hears of it, and hears it with each renewal', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a')
+    const { token } = await store.take(1)
+    const heard = await store.listen()
+    expect(await store.cancel(id!)).toBe('asked')
+    expect(await heard()).toEqual([`cancel ${id}`])
+    expect(await store.renew([token])).toEqual([`!${id}`])
+    await store.settle(token, [id!], { kind: 'retry', afterMs: 0, reason: 'x' })
+    expect(await store.operation(id!)).toMatchObject({ state: 'cancelled' })
+    expect(await store.renew([token])).toEqual([token])
+    expect(await store.redis.exists(store.ops.opCancels)).toBe(0)
+    expect(await store.counts()).toEqual({ in: 1, discarded: 1 })
+  })
+
+  test('what is to be cancelled and lapses, or is released, is not given again', async () => {
+    const store = await trackedStore()
+    const ids = await store.send('a', { times: 2 })
+    const { token } = await store.take(2)
+    for (const id of ids) await store.cancel(id)
+    expect(await store.extend(token, ids[0]!, 0, 'own')).toEqual({ kind: 'released' })
+    store.pass(20_000)
+    expect((await store.take(5)).ids).toEqual([])
+    for (const id of ids) expect((await store.operation(id))!.state).toBe('cancelled')
+    expect(await store.total()).toBe('0 0 2')
+  })
+})
+
+describe('note.lua', () => {
+  test('noted: the last progress and the last lines; stale; gone', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a')
+    expect(await store.note('t', id!, '1')).toBe('stale')
+    const { token } = await store.take(1)
+    expect(await store.note(token, id!, '{"done":1}', 'one', '')).toBe('noted')
+    expect(await store.note(token, id!, '', 'two')).toBe('noted')
+    expect((await store.operation(id!))!.detail).toMatchObject({ progress: '{"done":1}', lines: ['one', '', 'two'] })
+    expect(await store.note('other', id!, '2')).toBe('stale')
+    for (let i = 0; i < 30; i += 1)
+      await store.note(token, id!, '', ...Array.from({ length: 5 }, (_, n) => `${i}.${n}`))
+    const { lines } = (await store.operation(id!))!.detail!
+    expect([lines.length, lines[0], lines.at(-1)]).toEqual([100, '10.0', '29.4'])
+    for (let i = 0; i < 30; i += 1) await store.note(token, id!, '', 'x'.repeat(1_000))
+    expect((await store.operation(id!))!.detail!.lines.join('').length).toBeLessThanOrEqual(16_384)
+    await store.settle(token, [id!], { kind: 'done', output: '"ok"' })
+    expect(await store.note(token, id!, '3')).toBe('stale')
+    while ((await store.remove()) === 'more');
+    expect(await store.note(token, id!, '3')).toBe('gone')
+  })
+
+  test('an item with a lease of its own is noted under that', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a')
+    const { token } = await store.take(1)
+    await store.extend(token, id!, 60_000, 'own')
+    expect(await store.note(token, id!, '1')).toBe('stale')
+    expect(await store.note('own', id!, '1')).toBe('noted')
+  })
+})
+
+describe('operations.lua', () => {
+  test('seen: what is there; of an object the newest first, page by page, and what is gone is taken out', async () => {
+    const store = await trackedStore()
+    const ids: string[] = []
+    for (let i = 0; i < 6; i += 1) {
+      ids.unshift(...(await store.send('a', { envelope })))
+      if (i % 2 === 1) store.pass(5)
+    }
+    const inOrder = [...ids].sort((a, b) => (a > b ? -1 : 1))
+    expect(await store.operationsOf('a/k')).toEqual(inOrder)
+    const pages: string[] = []
+    for (let before: { queuedMs: number; name: string } | undefined; ; ) {
+      const page = await store.operationsOf('a/k', before, 1)
+      if (page.length === 0) break
+      pages.push(...page)
+      before = { queuedMs: (await store.operation(page[0]!))!.queuedMs, name: page[0]! }
+    }
+    expect(pages).toEqual(inOrder)
+    await store.redis.hdel(store.ops.ops, inOrder[2]!)
+    expect(await store.operationsOf('a/k')).toEqual(inOrder.filter((_, i) => i !== 2))
+    const [index] = (await store.kept()).filter((key) => key.includes('opsOf'))
+    expect(await store.redis.zcard(index!)).toBe(5)
+    expect(await store.operationsOf('a/other')).toEqual([])
+    expect(await store.operationsOf('b/k')).toEqual([])
+  })
+
+  test('[O06] one that runs under a lease that has lapsed reads as queued, before anybody has brought it back', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a')
+    const { token } = await store.take(1, { leaseMs: 1_000 })
+    store.pass(999)
+    expect((await store.operation(id!))!.state).toBe('running')
+    store.pass(1)
+    expect(await store.operation(id!)).toMatchObject({ state: 'queued', attempts: 1 })
+    // Its holder may still be in time: nobody else has it.
+    await store.renew([token], 1_000)
+    expect((await store.operation(id!))!.state).toBe('running')
+    store.pass(1_000)
+    expect((await store.take(0)).ids).toEqual([])
+    expect(await store.operation(id!)).toMatchObject({
+      state: 'queued',
+      detail: { result: expect.stringContaining('lapsed') },
+    })
+  })
+})
+
+describe('what is kept', () => {
+  test('[O02] a record is there for 24 hours after its end, then gone together with its index entry', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    const { token } = await store.take(1, { leaseMs: 10 * dayMs })
+    await store.note(token, id!, '1', 'line')
+    // However long it runs.
+    store.pass(5 * dayMs)
+    expect((await store.operation(id!))!.state).toBe('running')
+    await store.settle(token, [id!], { kind: 'done', output: '1' })
+    store.pass(dayMs - 1)
+    expect((await store.operation(id!))!.state).toBe('succeeded')
+    expect(await store.operationsOf('a/k')).toEqual([id])
+    store.pass(1)
+    // Nobody has looked after it yet, and it is gone.
+    expect(await store.operation(id!)).toBeUndefined()
+    expect(await store.cancel(id!)).toBe('unknown')
+    expect((await store.kept()).some((key) => key.includes('opsOf'))).toBe(true)
+    expect(await store.operationsOf('a/k')).toEqual([])
+    await store.take(0)
+    expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('[O02] every script that writes takes some of what is over along; index and records go together', async () => {
+    const store = await trackedStore()
+    const ids = await store.send('a', { times: 300, envelope })
+    for (let from = 0; from < 300; from += 100) {
+      const { token, ids: taken } = await store.take(100)
+      await store.settle(token, taken, { kind: 'ack' })
+      store.pass(1)
+    }
+    store.pass(dayMs)
+    const sizes: [number, number][] = []
+    while (sizes.at(-1)?.[0] !== 0 && sizes.length < 50) {
+      await store.send('b', { times: 20 })
+      const [index] = (await store.kept()).filter((key) => key.includes('opsOf'))
+      const there = (await store.redis.hkeys(store.ops.ops)).filter((name) => ids.includes(name)).length
+      sizes.push([there, index ? await store.redis.zcard(index) : 0])
+    }
+    expect(sizes.at(-1)).toEqual([0, 0])
+    expect(sizes.every(([records, members]) => records === members)).toBe(true)
+    expect(sizes.length).toBeGreaterThan(3)
+  })
+
+  test('[O02] one that failed and was redriven is kept until 24 hours after its last end', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    const first = await store.take(1)
+    await store.settle(first.token, [id!], { kind: 'dead', reason: 'x' })
+    store.pass(dayMs / 2)
+    await store.redrive(id!)
+    const again = await store.take(1, { leaseMs: dayMs })
+    store.pass(1_000)
+    await store.settle(again.token, [id!], { kind: 'ack' })
+    store.pass(dayMs / 2)
+    await store.take(0)
+    expect((await store.operation(id!))!.state).toBe('succeeded')
+    expect(await store.operationsOf('a/k')).toEqual([id])
+    store.pass(dayMs / 2)
+    await store.take(0)
+    expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('beyond a million ended ones the oldest give way', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    const { token } = await store.take(1)
+    await store.settle(token, [id!], { kind: 'ack' })
+    const fill = `local some = {} for i = 1, 1000 do some[i] = ARGV[1] .. ' none' end for i = 1, 1000 do redis.call('RPUSH', KEYS[1], unpack(some)) end`
+    await store.redis.eval(fill, 1, store.ops.opsEnded, String(store.now()))
+    await store.send('a')
+    expect(await store.operation(id!)).toBeUndefined()
+    expect(await store.redis.llen(store.ops.opsEnded)).toBeLessThanOrEqual(1_000_000)
+  })
+
+  test('[O04] counts rise by one per end: through redelivery, lapsed leases, repeated and late settlements', async () => {
+    const store = await trackedStore(all, { attempts: 3 })
+    const [good, bad] = (await store.send('a', { times: 2 })) as [string, string]
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      const { token, ids } = await store.take(2, { leaseMs: 100 })
+      expect(await store.total()).toBe(attempt === 3 ? '1 0 0' : attempt === 2 ? '0 0 0' : '0 0 0')
+      if (attempt === 2) {
+        expect((await store.settle(token, [good], { kind: 'ack' })).kind).toBe('settled')
+        // Sent again, and by one who has lost it.
+        expect(await store.settle(token, [good], { kind: 'ack' })).toEqual({ kind: 'settled', stale: [0] })
+      }
+      store.pass(200)
+      if (attempt < 3) expect(ids).toContain(bad)
+      expect(await store.settle('t-zombie', [bad], { kind: 'ack' })).toEqual({ kind: 'settled', stale: [0] })
+    }
+    await store.take(0)
+    expect(await store.operation(bad)).toMatchObject({ state: 'failed', attempts: 3 })
+    expect(await store.total()).toBe('1 1 0')
+    const minutes = Object.entries(await store.redis.hgetall(store.ops.opCounts)).filter(([name]) => name !== 'total')
+    const sums = [0, 1, 2].map((i) => minutes.reduce((sum, [, text]) => sum + Number(text.split(' ')[i]), 0))
+    expect(sums).toEqual([1, 1, 0])
+  })
+
+  test('[O04] minutes are kept for 24 hours', async () => {
+    const store = await trackedStore()
+    for (let hour = 0; hour < 30; hour += 1) {
+      await store.send('a')
+      const { token, ids } = await store.take(1)
+      await store.settle(token, ids, { kind: 'ack' })
+      store.pass(3_600_000)
+    }
+    // Only as many as there can be are ever kept; those that are over are not shown, and go when there are too many.
+    await store.redis.hset(store.ops.opCounts, ...Array.from({ length: 1_500 }, (_, i) => [String(i), '1 0 0']).flat())
+    await store.send('a')
+    const { token, ids } = await store.take(1)
+    await store.settle(token, ids, { kind: 'ack' })
+    expect(await store.redis.hlen(store.ops.opCounts)).toBeLessThanOrEqual(1_442)
+    expect(await store.total()).toBe('31 0 0')
+  })
+
+  test('of failures only: success leaves nothing but its count', async () => {
+    const store = await trackedStore({ mode: 'failures', hides: false })
+    const ids = await store.send('a', { times: 2, envelope })
+    const { token } = await store.take(2)
+    await store.note(token, ids[0]!, '1')
+    await store.settle(token, [ids[0]!], { kind: 'done', output: '1' })
+    await store.settle(token, [ids[1]!], { kind: 'dead', reason: 'no' })
+    expect(await store.operation(ids[0]!)).toBeUndefined()
+    expect(await store.operationsOf('a/k')).toEqual([ids[1]])
+    expect(await store.redis.exists(store.ops.opNotes)).toBe(0)
+    expect(await store.total()).toBe('1 1 0')
+  })
+
+  test('not tracked any more: what has a record ends, and the last one takes the tracking along', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    expect(await store.make(2, { track: null })).toBe('raised')
+    const [untracked] = await store.send('a')
+    const { token, ids } = await store.take(2)
+    await store.settle(token, ids, { kind: 'ack' })
+    expect((await store.operation(id!))!.state).toBe('succeeded')
+    expect(await store.operation(untracked!)).toBeUndefined()
+    store.pass(dayMs)
+    await store.take(0)
+    expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
+    expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('of what nobody has looked through, no input is shown', async () => {
+    const store = await trackedStore({ mode: 'all', hides: true })
+    const [id] = await store.send('a', { envelope })
+    expect((await store.operation(id!))!.detail!.input).toBe('')
+  })
+})
