@@ -166,8 +166,9 @@ describe('[S22] an idle process', () => {
         for await (const _event of events) seenAt.push(performance.now())
       })
     await bus.run({ signals: false })
-    await bus.publish('in.put', { n: 0 }, { key: 'k' })
-    await eventually(() => seenAt.length === 3)
+    // So many keys are in every partition: once all are handled, each processor has read each of them.
+    await Promise.all(all(200).map((k) => bus.publish('in.put', { n: 0 }, { key: `k${k}` })))
+    await eventually(() => seenAt.length === 200 * running.length)
     const sent: string[] = []
     proxy.onCommand(({ name, args }) => {
       sent.push(`${name} ${args[0]}`)

@@ -53,15 +53,30 @@ async function placeIn(
 ): Promise<TracedPlace | undefined> {
   return source.read(async (redis, { name: ns }) => {
     const keys = queueKeys(ns, queue.name)
-    const ask = { act: 'get' as const, names: [asked.id] }
-    const seen = await runScript(redis, operationsScript, { keys, nowMs: nowMs(clock), ask, detail: true })
-    const [row] = seen?.rows ?? []
-    if (row) return trackedPlace(redis, keys, queue.name, row)
-    const found = (await findItem(redis, keys, asked)) ?? (await findItem(redis, keys, asked))
-    if (found) return { kind: 'queue', name: queue.name, ...found }
-    const state = await stateOfMissing(redis, keys, queue, asked)
-    return state && { kind: 'queue', name: queue.name, state }
+    const tracked = async () => {
+      const row = await operationOf(redis, keys, asked.id, nowMs(clock))
+      return row && trackedPlace(redis, keys, queue.name, row)
+    }
+    const known = await tracked()
+    if (known) return known
+    const found =
+      (await findItem(redis, keys, asked)) ??
+      (await findItem(redis, keys, asked)) ??
+      (await stateOfMissing(redis, keys, queue, asked))
+    // It may have come, or even gone, since its operation was asked for.
+    return found && ((await tracked()) ?? { kind: 'queue', name: queue.name, ...found })
   })
+}
+
+async function operationOf(
+  redis: Redis,
+  keys: LaneKeys,
+  name: string,
+  atMs: number | undefined,
+): Promise<OperationRow | undefined> {
+  const ask = { act: 'get' as const, names: [name] }
+  const seen = await runScript(redis, operationsScript, { keys, nowMs: atMs, ask, detail: true })
+  return seen?.rows[0]
 }
 
 async function trackedPlace(redis: Redis, keys: LaneKeys, queue: string, row: OperationRow): Promise<TracedPlace> {
@@ -182,10 +197,10 @@ async function stateOfMissing(
   keys: LaneKeys,
   { match, revision }: SubscriptionFacts,
   { event, partition, seq }: TracedEvent,
-): Promise<TracedState | undefined> {
+): Promise<Found | undefined> {
   if (!event || match === null || !compilePattern(match).matches(event.tenant, event.type)) return undefined
   const [applied, born] = await redis.hmget(keys.store, `applied:${partition}`, 'born')
-  if (applied === null || applied === undefined || Number(applied) < seq) return 'pending'
+  if (applied === null || applied === undefined || Number(applied) < seq) return { state: 'pending' }
   // Before it was created, or had this definition, nobody knows whether it wanted it. Revisions are the server's clock, as seqs are.
-  return seq < Math.max(Number(born), revision) ? 'unknown' : 'done'
+  return { state: seq < Math.max(Number(born), revision) ? 'unknown' : 'done' }
 }
