@@ -159,27 +159,30 @@ export function readClaimed(raw: RawClaim): ClaimReply {
 
 /** One act, as words for the script; `field` of the store it needs to know. */
 export interface Act<Reply> {
-  words: WrittenArgs
+  words(): WrittenArgs
   field?: string
   /** How many items it is about. */
   size: number
+  /** What it does, if lone.lua may do it too. */
+  accept?: Accept
+  claim?: Claim
   read(raw: never): Reply
 }
 
 export const settleAct = (settlements: readonly Settlement[]): Act<SettleReply> => ({
-  words: settleWords(settlements),
+  words: () => settleWords(settlements),
   size: settlements.length,
   read: readSettled,
 })
 
 export function acceptAct(accept: Accept): Act<AcceptReply> {
   const field = appliedField(accept)
-  return { words: acceptWords(accept, field), field, size: accept.items.length, read: readAccepted }
+  return { words: () => acceptWords(accept, field), field, size: accept.items.length, accept, read: readAccepted }
 }
 
 export function claimAct(claim: Claim): Act<ClaimReply> {
   const field = workerField(claim)
-  return { words: claimWords(claim, field), field, size: claim.n, read: readClaimed }
+  return { words: () => claimWords(claim, field), field, size: claim.n, claim, read: readClaimed }
 }
 
 /** Each once. */
@@ -193,15 +196,45 @@ function fieldsOf(acts: readonly Act<unknown>[]): string[] {
 export const workScript = defineScript({
   file: new URL('./work.lua', import.meta.url),
   parts: {
-    around: [new URL('./lone.part.lua', import.meta.url), ...plannedParts.around],
+    around: plannedParts.around,
     within: [...plannedParts.within, settlePart, new URL('./accept.part.lua', import.meta.url), claimPart],
   },
   keys: (input: StoreInput & { acts: readonly Act<unknown>[] }) => storeKeys(input),
   keysFrom: ({ keys }) => keys,
   args: (input) => {
     const args = storeArgs(input, fieldsOf(input.acts))
-    for (const { words } of input.acts) args.push(words)
+    for (const { words } of input.acts) args.push(words())
     return args
   },
   reply: (raw: unknown[]) => raw,
+})
+
+/** One event, and a claim that comes with it. */
+export interface Lone {
+  accept: Accept
+  claim: Claim & { token: string }
+}
+
+/** What these acts are, if that is all; a queue in which more is to be done says so. */
+export function loneOf([first, second, ...others]: readonly Act<unknown>[]): Lone | undefined {
+  const [accept, claim] = [first?.accept, second?.claim]
+  if (!accept || !claim || others.length > 0) return undefined
+  const { token, n } = claim
+  if (accept.items.length > 1 || accept.inputs || token === undefined || n < 1) return undefined
+  return { accept, claim: { ...claim, token } }
+}
+
+/** Answers what the two acts do; undefined when work.lua has to look at it. */
+export const loneScript = defineScript({
+  file: new URL('./lone.lua', import.meta.url),
+  keys: ({ keys }: StoreInput & Lone) => [keys.store, keys.lanes, keys.later, keys.leases, keys.items, keys.idle],
+  keysFrom: ({ keys }) => keys,
+  args: ({ keys, nowMs, accept, claim }) => {
+    const { revision, born, last, items } = accept
+    const { token, n, leaseMs, worker, start, idleName } = claim
+    const event = `${appliedField(accept)} ${revision} ${born} ${last}`
+    const wish = `${workerField(claim)} ${token} ${n} ${leaseMs} ${worker} ${start} ${idleName || '-'}`
+    return [`${nowMs ?? '-'} ${keys.heldPrefix} ${event} ${wish}`, items[0]!.lane, items[0]!.item]
+  },
+  reply: (raw: unknown[]) => (raw.length === 0 ? undefined : raw),
 })

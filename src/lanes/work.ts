@@ -8,7 +8,7 @@
  * Each act has its own answer; without one, its caller asks again as if it had gone alone.
  */
 import { runScript } from '../redis/script.ts'
-import { type Act, workScript } from './acts.ts'
+import { type Act, loneOf, loneScript, workScript } from './acts.ts'
 import type { StoreInput } from './scripts.ts'
 import type { StoreGround } from './store.ts'
 
@@ -23,12 +23,15 @@ interface Asked {
 const orders = { settle: 0, accept: 1, claim: 2 } as const
 /** Items per call, about: some ms of Redis. */
 const mostPerCall = 1_000
+/** A queue in which there was more to do than a lone event and its claim is mostly one in which there still is. */
+const busyMs = 1_000
 
 export class Work {
   readonly #ground: StoreGround
   readonly #input: () => StoreInput
   #asked: Asked[] = []
   #flying = 0
+  #busyUntil = 0
 
   constructor(ground: StoreGround, input: () => StoreInput) {
     this.#ground = ground
@@ -62,9 +65,8 @@ export class Work {
   async #call(asked: readonly Asked[]): Promise<void> {
     this.#flying += 1
     try {
-      const { keys, nowMs } = this.#input()
-      const input = { keys, nowMs, acts: asked.map(({ act }) => act) }
-      const replies = await runScript(this.#ground.connection.redis, workScript, input)
+      const acts = asked.map(({ act }) => act)
+      const replies = (await this.#doAlone(acts)) ?? (await this.#do(acts))
       // Claims come last in a call and first in its answer: handlers begin while the rest is still being noted.
       for (let i = asked.length - 1; i >= 0; i -= 1) asked[i]!.answer(replies[i])
     } catch (error) {
@@ -72,6 +74,21 @@ export class Work {
     } finally {
       this.#flying -= 1
     }
+  }
+
+  #do(acts: readonly Act<unknown>[]): Promise<unknown[]> {
+    const { keys, nowMs } = this.#input()
+    return runScript(this.#ground.connection.redis, workScript, { keys, nowMs, acts })
+  }
+
+  /** One event and its claim, by the short way; undefined when there is more to do. */
+  async #doAlone(acts: readonly Act<unknown>[]): Promise<unknown[] | undefined> {
+    const { clock, connection } = this.#ground
+    const lone = loneOf(acts)
+    if (!lone || clock.monotonicMs() < this.#busyUntil) return undefined
+    const replies = await runScript(connection.redis, loneScript, { ...this.#input(), ...lone })
+    if (!replies) this.#busyUntil = clock.monotonicMs() + busyMs
+    return replies
   }
 }
 

@@ -45,7 +45,7 @@ local process, n, now_us, options = argv[1], tonumber(argv[2]), tonumber(argv[4]
 local events, records = #argv - 10, argv[10]
 local format, find, match, sub = string.format, string.find, string.match, string.sub
 local entry_events, max_events, max_fields, call_us, once_ms = 256, 1000, 128, 3600000000, '86400000'
-local along_bytes, max_told = 1024, 16
+local max_told = 16
 
 if events < 1 or events > max_events then return {'malformed'} end
 
@@ -103,28 +103,6 @@ end
 if known[8] then
   local time = redis.call('TIME')
   if (now_us or time[1] * 1000000 + time[2]) < tonumber(known[8]) * 1000 then return {'closed', known[8]} end
-end
-
--- A lone plain event, the path of latency: the same as below, without a table made (19 µs instead of 29).
-if events == 1 and options == '' and process ~= '' and n > 1 and not now_us and argv[8] == '' then
-  local one, last_before = argv[11], known[1] or '0'
-  local prev = one ~= '' and (redis.call('HGET', heads, one) or known[4] and redis.call('HGET', heads_old, one)) or ''
-  local time = redis.call('TIME')
-  local last = format('%d', math.max(last_before + 1, time[1] * 1000000 + time[2], argv[3] + 1))
-  redis.call('XADD', log, last .. '-0', prev, records)
-  if one ~= '' then redis.call('HSET', heads, one, last) end
-  redis.call('HSET', meta, 'last', last, 'events', format('%d', (known[2] or 0) + 1),
-    'bytes', format('%d', (known[3] or 0) + #records - 1), first_field, format('%d', (known[5] or 0) + 1), first_last, last,
-    call, format('%d ', n) .. last .. ' 1 []')
-  -- A small one travels with its hint: who waits for it need not come and read it.
-  local along = argv[7] ~= '' and #records <= along_bytes and '\n\n' .. prev .. '\n' .. records or ''
-  local hint = last_before .. ' ' .. last .. '\n' .. argv[7] .. along
-  -- Whoever hears of it by the answer has the partition's channel on the same connection: one listener of each is this process alone,
-  -- and its hint would only be in the way of what it does now (0.1 ms).
-  local listening = redis.call('PUBSUB', 'NUMSUB', argv[6], namespace .. ':answers:' .. process)
-  if listening[2] ~= 1 or listening[4] ~= 1 then redis.call('PUBLISH', argv[6], hint) end
-  redis.call('PUBLISH', topic_wake .. first_topic, argv[6] .. ' ' .. before_of(first_topic, known[7]) .. ' ' .. hint)
-  return {'stored', last, prev, last_before}
 end
 
 -- Heads of all objects, asked at once; `head` has those that this flush has moved.

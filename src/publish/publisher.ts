@@ -16,7 +16,14 @@ import type { Telemetry } from '../runtime/telemetry.ts'
 import { failCall, refusalOf, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
 import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
-import { type FlushReply, publishScript, type StoredReply } from './scripts.ts'
+import {
+  type FlushInput,
+  type FlushReply,
+  isLone,
+  publishOneScript,
+  publishScript,
+  type StoredReply,
+} from './scripts.ts'
 
 export interface PublisherOptions {
   process: string
@@ -211,7 +218,7 @@ export class Publisher {
     let reply: FlushReply
     this.#flying += 1
     try {
-      reply = await runScript(this.#connection!.redis, publishScript, flush.input)
+      reply = await this.#ask(flush.input)
     } catch (error) {
       return this.#unanswered(lane, flush, error as Error)
     } finally {
@@ -219,6 +226,12 @@ export class Publisher {
       this.#sendSoon()
     }
     this.#answered(lane, flush, reply)
+  }
+
+  async #ask(input: FlushInput): Promise<FlushReply> {
+    const { redis } = this.#connection!
+    const stored = isLone(input) ? await runScript(redis, publishOneScript, input) : undefined
+    return stored ?? runScript(redis, publishScript, input)
   }
 
   #answered(lane: Lane, flush: Flush, reply: FlushReply): void {

@@ -75,6 +75,26 @@ export const publishScript = defineScript({
   },
 })
 
+/** Whether publish-one.lua can do it. */
+export const isLone = ({ n, nowUs, live, options, objects }: FlushInput): boolean =>
+  objects.count === 1 && options === '' && live === '' && n > 1 && nowUs === undefined
+
+/** Answers undefined when publish.lua has to look at it. */
+export const publishOneScript = defineScript({
+  file: new URL('./publish-one.lua', import.meta.url),
+  keys: ({ keys }: FlushInput) => [keys.log, keys.meta, keys.heads, keys.headsOld],
+  keysFrom: ({ keys }) => keys,
+  args: ({ keys, process, n, floor, records, objects }) => [
+    `${process} ${n} ${floor} ${keys.wake}`,
+    records,
+    objects,
+  ],
+  reply: ([kind, last, prevs, before]: ['stored', string, string, string] | ['whole']): StoredReply | undefined =>
+    kind === 'stored'
+      ? { kind, last: Number(last), prevs: prevs!, exceptions: noExceptions, before: Number(before) }
+      : undefined,
+})
+
 export interface DelayInput {
   keys: PartitionKeys
   /** Instead of the server's clock, for tests. */

@@ -156,8 +156,8 @@ export const workScript = defineScript({
     return [
       ...shardArgs(input, claimed?.field ? [claimed.field] : []),
       input.keys.attemptsPrefix,
-      ...(ended.length > 0 ? [settled.words, ...endedWords(ended)] : []),
-      ...(claimed ? [claimed.words] : []),
+      ...(ended.length > 0 ? [settled.words(), ...endedWords(ended)] : []),
+      ...(claimed ? [claimed.words()] : []),
     ]
   },
   reply: (raw: unknown[]) => raw,
