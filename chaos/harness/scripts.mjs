@@ -14,17 +14,18 @@ const scriptsIn = (exported, names, prefix = '') => {
   return names.map((name) => [`${prefix}${name}`, all.get(`${name}Script`)])
 }
 const work = 'work'
+const lone = 'lone'
 const hookWork = 'hook work'
 const rows = [
   ...scriptsIn(lanes, namesOf.lanes),
-  ...scriptsIn(acts, [work]),
+  ...scriptsIn(acts, [work, lone]),
   ...scriptsIn(route, namesOf.route, 'route '),
   ...scriptsIn(hooks, [...namesOf.hooks, work], 'hook '),
 ]
 
 /** Every script of lanes/ and route/, and for work.lua its acts. A claim without a lease is called pop: it is safe against other things. */
 export const orderedScriptNames = [
-  ...rows.map(([name]) => name).filter((name) => name !== work && !name.startsWith('hook ')),
+  ...rows.map(([name]) => name).filter((name) => name !== work && name !== lone && !name.startsWith('hook ')),
   ...['settle', 'accept', 'claim', 'pop'],
 ]
 /** Without those that only ordered queues need. */
@@ -57,6 +58,7 @@ export function scriptsOf(frame) {
   const name = sha ? bySha.get(sha) : nameOfSource(frame, bySource1.exec(start))
   if (name === undefined) return undefined
   if (name === hookWork) return [...new Set(hookActsIn(readCall(frame).args).flatMap(namesOfHookAct))]
+  if (name === lone) return ['accept', 'claim']
   return name === work ? [...new Set(actsIn(readCall(frame).args).map(nameOfAct))] : [name]
 }
 
@@ -84,9 +86,20 @@ function sizeOfSettle(words) {
   return at
 }
 
-/** The acts of a call of work.lua, each with its words. */
-export const actsIn = (args) => actsFrom(args, commonArgs)
+/** The acts of a call of work.lua, or of lone.lua, each with its words. */
+export const actsIn = (args) => (args.length === loneArgs ? loneActs(args) : actsFrom(args, commonArgs))
 export const hookActsIn = (args) => actsFrom(args, hookArgs)
+
+/** lone.lua has fewer arguments than work.lua has before its first act. */
+const loneArgs = 3
+
+function loneActs([said, lane, item]) {
+  const [, , field, revision, born, seq, ...wish] = said.split(' ')
+  return [
+    { act: 'accept', words: [field, revision, born, seq, seq, '1', lane, item] },
+    { act: 'claim', words: wish },
+  ]
+}
 
 function actsFrom(args, start) {
   const found = []

@@ -1,5 +1,6 @@
 /** What can be done in a store with others in one call: settle held items, take events in, claim. work.lua does it. */
-import { defineScript, type WrittenArgs, writeArg, writeArgs } from '../redis/script.ts'
+import type { Redis } from 'ioredis'
+import { defineScript, runScript, type WrittenArgs, writeArg, writeArgs } from '../redis/script.ts'
 import {
   claimPart,
   inputWords,
@@ -215,8 +216,8 @@ export interface Lone {
   claim: Claim & { token: string }
 }
 
-/** What these acts are, if that is all; a queue in which more is to be done says so. */
-export function loneOf([first, second, ...others]: readonly Act<unknown>[]): Lone | undefined {
+/** What these acts are, if that is all. */
+function loneOf([first, second, ...others]: readonly Act<unknown>[]): Lone | undefined {
   const [accept, claim] = [first?.accept, second?.claim]
   if (!accept || !claim || others.length > 0) return undefined
   const { token, n } = claim
@@ -238,3 +239,12 @@ export const loneScript = defineScript({
   },
   reply: (raw: unknown[]) => (raw.length === 0 ? undefined : raw),
 })
+
+/** Does one event and its claim by the short way; undefined when that is not what is asked for, `busy` when there is more to do. */
+export async function runLone(
+  redis: Redis,
+  { acts, ...store }: StoreInput & { acts: readonly Act<unknown>[] },
+): Promise<unknown[] | 'busy' | undefined> {
+  const lone = loneOf(acts)
+  return lone && ((await runScript(redis, loneScript, { ...store, ...lone })) ?? 'busy')
+}

@@ -19,8 +19,8 @@
 --         {}  there is more to be looked at: work.lua does it; nothing written
 
 local store, lanes, later, leases, items_at, idle = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
-local lane, item = ARGV[2], ARGV[3]
-local now, held_prefix, applied, its_revision, its_born, seq, fence, token, n, lease_ms, worker, start, name = string.match(ARGV[1],
+local words, lane, item = ARGV[1], ARGV[2], ARGV[3]
+local now, held_prefix, applied, its_revision, its_born, seq, fence, token, n, lease_ms, worker, start, name = string.match(words,
   '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
 local id = string.match(item, '^(%S+) 0 ')
 if not id then return {} end

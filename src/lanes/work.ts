@@ -8,7 +8,7 @@
  * Each act has its own answer; without one, its caller asks again as if it had gone alone.
  */
 import { runScript } from '../redis/script.ts'
-import { type Act, loneOf, loneScript, workScript } from './acts.ts'
+import { type Act, runLone, workScript } from './acts.ts'
 import type { StoreInput } from './scripts.ts'
 import type { StoreGround } from './store.ts'
 
@@ -65,8 +65,7 @@ export class Work {
   async #call(asked: readonly Asked[]): Promise<void> {
     this.#flying += 1
     try {
-      const acts = asked.map(({ act }) => act)
-      const replies = (await this.#doAlone(acts)) ?? (await this.#do(acts))
+      const replies = await this.#do(asked.map(({ act }) => act))
       // Claims come last in a call and first in its answer: handlers begin while the rest is still being noted.
       for (let i = asked.length - 1; i >= 0; i -= 1) asked[i]!.answer(replies[i])
     } catch (error) {
@@ -76,19 +75,15 @@ export class Work {
     }
   }
 
-  #do(acts: readonly Act<unknown>[]): Promise<unknown[]> {
-    const { keys, nowMs } = this.#input()
-    return runScript(this.#ground.connection.redis, workScript, { keys, nowMs, acts })
-  }
-
-  /** One event and its claim, by the short way; undefined when there is more to do. */
-  async #doAlone(acts: readonly Act<unknown>[]): Promise<unknown[] | undefined> {
+  async #do(acts: readonly Act<unknown>[]): Promise<unknown[]> {
     const { clock, connection } = this.#ground
-    const lone = loneOf(acts)
-    if (!lone || clock.monotonicMs() < this.#busyUntil) return undefined
-    const replies = await runScript(connection.redis, loneScript, { ...this.#input(), ...lone })
-    if (!replies) this.#busyUntil = clock.monotonicMs() + busyMs
-    return replies
+    const input = { ...this.#input(), acts }
+    if (clock.monotonicMs() >= this.#busyUntil) {
+      const replies = await runLone(connection.redis, input)
+      if (replies === 'busy') this.#busyUntil = clock.monotonicMs() + busyMs
+      else if (replies) return replies
+    }
+    return runScript(connection.redis, workScript, input)
   }
 }
 

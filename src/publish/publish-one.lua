@@ -13,11 +13,11 @@
 --         {'whole'}  there is more to be looked at: publish.lua does it; nothing written
 
 local log, meta, heads, heads_old = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local record, object = ARGV[2], ARGV[3]
+local words, record, object = ARGV[1], ARGV[2], ARGV[3]
 local format, match = string.format, string.match
 local along_bytes = 1024
 
-local process, n, floor, wake = match(ARGV[1], '^(%S+) (%d+) (%d+) (%S+)$')
+local process, n, floor, wake = match(words, '^(%S+) (%d+) (%d+) (%S+)$')
 local topic, rest, tenant = match(record, '^\30{"type":"([%w_-]+)([%w_.-]*)","tenant":"([^"]+)"')
 if not tenant or string.find(record, '\30', 2, true) then return {'whole'} end
 

@@ -11,8 +11,7 @@
 -- KEYS[5] states     hash    object -> state document
 -- KEYS[6] delayed         zset  number of a delayed event -> µs at which it is due; this and the next only with `delayed`
 -- KEYS[7] delayed_events  hash  number -> envelope
--- ARGV[1] process       '' remembers nothing: the flush cannot be repeated safely. Who listens to "<ns>:answers:<process>" hears of its
---                       own events by their answers
+-- ARGV[1] process       '' remembers nothing: the flush cannot be repeated safely
 -- ARGV[2] n             number of this flush, grows by one per process and partition
 -- ARGV[3] floor         highest seq of this partition that the process has seen
 -- ARGV[4] now_us        '' means the server's clock (tests pass a number)
@@ -25,8 +24,7 @@
 -- ARGV[10] records      of all events, one behind the other: a record separator and the envelope
 -- ARGV[11…] objects     of each event: "<tenant>/<key>", '' without key
 --
--- Replies {'stored', last_seq, prev, before}: a lone plain event; the partition's last seq before it
---         {'stored', last_seq, prevs, exception…}: the stored events took the seqs up to last_seq without a hole,
+-- Replies {'stored', last_seq, prevs, exception…}: the stored events took the seqs up to last_seq without a hole,
 --           prevs are theirs, joined by spaces, empty for null; calls that stored nothing are the exceptions
 --           {first event, 'conflict', head} | {first event, 'reused'} | {first event, 'gone'}
 --           {first event, 'duplicate', last_seq, events, prev of the first}
@@ -35,8 +33,8 @@
 --         {'malformed'}   records and objects do not match, an envelope does not begin with a type, or the options are not as
 --                         documented; nothing written
 --
--- A flush of one event and one of 256 both matter: the first is latency, the second throughput. So all that is known is
--- read with two commands and written with three, and tables are made only where they are needed.
+-- All that is known is read with two commands and written with three, and tables are made only where they are needed. A lone plain event of
+-- a process has a shorter way: publish-one.lua.
 
 local log, meta, heads, heads_old, states = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local delayed, delayed_events = KEYS[6], KEYS[7]

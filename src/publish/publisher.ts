@@ -10,20 +10,13 @@ import type { LogHint } from '../log/hint.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { partitionOfHash } from '../log/partition.ts'
 import { type Connection, mayPass } from '../redis/connection.ts'
-import { inTheSameWrite, runScript } from '../redis/script.ts'
+import { inTheSameWrite } from '../redis/script.ts'
 import type { Clock, Timer } from '../runtime/clock.ts'
 import type { Telemetry } from '../runtime/telemetry.ts'
 import { failCall, refusalOf, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
 import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
-import {
-  type FlushInput,
-  type FlushReply,
-  isLone,
-  publishOneScript,
-  publishScript,
-  type StoredReply,
-} from './scripts.ts'
+import { type FlushReply, type StoredReply, storeFlush } from './scripts.ts'
 
 export interface PublisherOptions {
   process: string
@@ -218,7 +211,7 @@ export class Publisher {
     let reply: FlushReply
     this.#flying += 1
     try {
-      reply = await this.#ask(flush.input)
+      reply = await storeFlush(this.#connection!.redis, flush.input)
     } catch (error) {
       return this.#unanswered(lane, flush, error as Error)
     } finally {
@@ -226,12 +219,6 @@ export class Publisher {
       this.#sendSoon()
     }
     this.#answered(lane, flush, reply)
-  }
-
-  async #ask(input: FlushInput): Promise<FlushReply> {
-    const { redis } = this.#connection!
-    const stored = isLone(input) ? await runScript(redis, publishOneScript, input) : undefined
-    return stored ?? runScript(redis, publishScript, input)
   }
 
   #answered(lane: Lane, flush: Flush, reply: FlushReply): void {

@@ -1,6 +1,7 @@
 /** The scripts of publish/, with what they are given and what they answer. */
+import type { Redis } from 'ioredis'
 import type { PartitionKeys } from '../redis/keys.ts'
-import { defineScript, type WrittenArgs } from '../redis/script.ts'
+import { defineScript, runScript, type WrittenArgs } from '../redis/script.ts'
 
 export interface FlushInput {
   keys: PartitionKeys
@@ -37,7 +38,7 @@ export interface StoredReply {
 
 export type FlushReply = StoredReply | { kind: 'closed' } | { kind: 'late' } | { kind: 'malformed' }
 
-type RawStored = ['stored', last: string, prevs: string, ...([before: string] | Exception[])]
+type RawStored = ['stored', last: string, prevs: string, ...Exception[]]
 
 const noExceptions: readonly Exception[] = []
 
@@ -68,15 +69,13 @@ export const publishScript = defineScript({
   ],
   reply: (raw: RawStored | ['closed', string] | ['late'] | ['malformed']): FlushReply => {
     if (raw[0] !== 'stored') return { kind: raw[0] }
-    const [kind, last, prevs, before] = raw
-    if (typeof before === 'string')
-      return { kind, last: Number(last), prevs, exceptions: noExceptions, before: Number(before) }
-    return { kind, last: Number(last), prevs, exceptions: raw.slice(3) as Exception[] }
+    const [kind, last, prevs, ...exceptions] = raw
+    return { kind, last: Number(last), prevs, exceptions }
   },
 })
 
 /** Whether publish-one.lua can do it. */
-export const isLone = ({ n, nowUs, live, options, objects }: FlushInput): boolean =>
+const isLone = ({ n, nowUs, live, options, objects }: FlushInput): boolean =>
   objects.count === 1 && options === '' && live === '' && n > 1 && nowUs === undefined
 
 /** Answers undefined when publish.lua has to look at it. */
@@ -84,16 +83,18 @@ export const publishOneScript = defineScript({
   file: new URL('./publish-one.lua', import.meta.url),
   keys: ({ keys }: FlushInput) => [keys.log, keys.meta, keys.heads, keys.headsOld],
   keysFrom: ({ keys }) => keys,
-  args: ({ keys, process, n, floor, records, objects }) => [
-    `${process} ${n} ${floor} ${keys.wake}`,
-    records,
-    objects,
-  ],
+  args: ({ keys, process, n, floor, records, objects }) => [`${process} ${n} ${floor} ${keys.wake}`, records, objects],
   reply: ([kind, last, prevs, before]: ['stored', string, string, string] | ['whole']): StoredReply | undefined =>
     kind === 'stored'
       ? { kind, last: Number(last), prevs: prevs!, exceptions: noExceptions, before: Number(before) }
       : undefined,
 })
+
+/** A lone plain event by the short way, unless there is more to be looked at. Who repeats it may come by the other one: its n is the same. */
+export async function storeFlush(redis: Redis, input: FlushInput): Promise<FlushReply> {
+  const stored = isLone(input) ? await runScript(redis, publishOneScript, input) : undefined
+  return stored ?? runScript(redis, publishScript, input)
+}
 
 export interface DelayInput {
   keys: PartitionKeys

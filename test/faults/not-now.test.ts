@@ -120,7 +120,8 @@ describe('not now', () => {
       return { cancel: () => undefined }
     }
     const bus = place.bus({ clock: { ...systemClock, after } })
-    const publish = (data: string) => bus.publish('order.paid', data, { key: 'order:1' })
+    // A key of its own each: a plain event that comes again asks a second script, and is not one command.
+    const publish = (data: string) => bus.publish('order.paid', data, { key: 'order:1', idempotencyKey: data })
     const decisions: Decision[] = ['forward', 'forward', 'forward', 'hold', 'hold', 'cut-before']
     place.proxy.onCommand((command) => (isPublish(command) && decisions.shift()) || 'forward')
     const arrived = () => 6 - decisions.length

@@ -4,7 +4,7 @@ import { Redis } from 'ioredis'
 import { onTestFinished } from 'vitest'
 import { type Bus, busbar } from '../../src/bus.ts'
 import type { BusOptions } from '../../src/bus-options.ts'
-import { publishScript } from '../../src/publish/scripts.ts'
+import { publishOneScript, publishScript } from '../../src/publish/scripts.ts'
 import type { TelemetryName } from '../../src/runtime/telemetry.ts'
 import { freshNamespace } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -29,8 +29,10 @@ export function randomFrom(seed: number) {
 export type Random = ReturnType<typeof randomFrom>
 
 export const isPublish = ({ name, args: [script] }: Command): boolean =>
-  (name === 'EVALSHA' && String(script) === publishScript.sha) ||
-  (name === 'EVAL' && String(script) === publishScript.source)
+  [publishScript, publishOneScript].some(
+    ({ sha, source }) =>
+      (name === 'EVALSHA' && String(script) === sha) || (name === 'EVAL' && String(script) === source),
+  )
 
 /** Decides about the next publish only. */
 export function nextPublish(proxy: RedisProxy, decision: Decision): void {

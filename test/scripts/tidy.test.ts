@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
-import { acceptAct, claimAct, settleAct, workScript } from '../../src/lanes/acts.ts'
+import { acceptAct, claimAct, loneScript, settleAct, workScript } from '../../src/lanes/acts.ts'
 import {
   enterScript,
   extendScript,
@@ -29,7 +29,7 @@ import { historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
 import { triggerScript } from '../../src/operations/triggers.ts'
-import { cancelScript, delayScript, dueScript, publishScript } from '../../src/publish/scripts.ts'
+import { cancelScript, delayScript, dueScript, publishOneScript, publishScript } from '../../src/publish/scripts.ts'
 import {
   answersChannel,
   groupKeys,
@@ -128,6 +128,7 @@ const attempt = { name: 'h', sequence: '0', became: 'delivered' as const, events
 /** Each script with its declaration, called with some input. */
 const declared: Record<string, { keys: readonly string[]; args: readonly unknown[]; source: string }> = {
   'src/publish/publish.lua': call(publishScript, flush),
+  'src/publish/publish-one.lua': call(publishOneScript, flush),
   'src/publish/delay.lua': call(delayScript, {
     keys,
     partition: 0,
@@ -195,6 +196,11 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
       acceptAct({ revision: 1, born: 1, partition: 0, first: 1, last: 1, items: [{ lane: 'l', item: 'i' }] }),
       claimAct({ ...lease, token: 't', n: 1 }),
     ],
+  }),
+  'src/lanes/lone.lua': call(loneScript, {
+    ...lanes,
+    accept: { revision: 1, born: 1, partition: 0, first: 1, last: 1, items: [{ lane: 'l', item: 'i' }] },
+    claim: { ...lease, token: 't', n: 1 },
   }),
   'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
   'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', progress: '1', lines: ['l'] }),
@@ -294,8 +300,8 @@ function used(body: string, list: 'KEYS' | 'ARGV', slots: readonly Slot[]): numb
 }
 
 const mayBeRefused = [
-  ...['src/publish/publish.lua', 'src/publish/delay.lua', 'src/lanes/send.lua', 'src/lanes/make.lua'],
-  ...['src/sinks/webhook/make.lua', 'src/operations/trigger.lua'],
+  ...['src/publish/publish.lua', 'src/publish/publish-one.lua', 'src/publish/delay.lua'],
+  ...['src/lanes/send.lua', 'src/lanes/make.lua', 'src/sinks/webhook/make.lua', 'src/operations/trigger.lua'],
 ]
 
 describe.each(scripts)('%s', (path) => {

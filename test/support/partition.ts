@@ -3,7 +3,7 @@ import type { Redis } from 'ioredis'
 import { expect, onTestFinished } from 'vitest'
 import { type Entry, entryRecords } from '../../src/log/entry.ts'
 import { trimScript } from '../../src/log/retention.ts'
-import { type FlushInput, type FlushReply, publishScript } from '../../src/publish/scripts.ts'
+import { type FlushInput, type FlushReply, storeFlush } from '../../src/publish/scripts.ts'
 import { type PartitionKeys, partitionKeys } from '../../src/redis/keys.ts'
 import { runScript, writeArg } from '../../src/redis/script.ts'
 import { freshNamespace, keysOf, plainRedis } from './bus.ts'
@@ -112,7 +112,7 @@ export function testPartition(redis = plainRedis()): Partition {
       const records = pairs.map(([, envelope]) => (envelope === undefined ? '' : `\x1e${envelope}`)).join('')
       const objects = { text: pairs.map(([object]) => writeArg(object!)).join(''), count: pairs.length }
       const input = { keys, process: '', n: 0, floor: 0, kinds: '', live: '', ...wish, options, records, objects }
-      const reply = await runScript(redis, publishScript, input)
+      const reply = await storeFlush(redis, input)
       return reply.kind === 'stored' ? { ...reply, prevs: reply.prevs.split(' ') } : reply
     },
     trim: (wish) => trimOf(redis, keys, wish),
