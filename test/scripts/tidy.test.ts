@@ -65,6 +65,7 @@ import {
   settleScript,
 } from '../../src/sinks/stream/scripts.ts'
 import {
+  announcedScript,
   dropScript,
   acceptScript as hookAcceptScript,
   makeScript as hookMakeScript,
@@ -221,7 +222,8 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     ended: [{ settlement: settlements[0]!, ...attempt }],
     claim: { ...lease, token: 't', n: 1 },
   }),
-  'src/sinks/webhook/pause.lua': call(hookPauseScript, { ...shard, act: 'disable', name: 'h', why: 'w' }),
+  'src/sinks/webhook/pause.lua': call(hookPauseScript, { ...shard, act: 'pause', name: 'h' }),
+  'src/sinks/webhook/announced.lua': call(announcedScript, { ...shard, name: 'h', disabledAt: '1' }),
   'src/sinks/webhook/letters.lua': call(lettersScript, { ...shard, act: 'redrive', ids: ['b'] }),
   'src/sinks/webhook/rotate.lua': call(rotateScript, { ...shard, name: 'h', secret: 's', overlapMs: 1 }),
   'src/sinks/webhook/drop.lua': call(dropScript, { ...shard, name: 'h', bytes: 1, most: 1 }),

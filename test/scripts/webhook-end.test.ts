@@ -10,16 +10,13 @@ const withBatches = async (shard: ClockedShard, batches: number, name = 'h') => 
 }
 
 describe('pause', () => {
-  test.each(['pause', 'disable', 'resume'] as const)(
-    '%s of a webhook that is not there writes nothing',
-    async (act) => {
-      const shard = await clockedShard()
-      expect(await shard.pause(act, 'h')).toBe('gone')
-      expect(await shard.keysLeft()).toEqual([])
-      await shard.make('g')
-      expect(await shard.pause(act, 'h')).toBe('gone')
-    },
-  )
+  test.each(['pause', 'resume'] as const)('%s of a webhook that is not there writes nothing', async (act) => {
+    const shard = await clockedShard()
+    expect(await shard.pause(act, 'h')).toBe('gone')
+    expect(await shard.keysLeft()).toEqual([])
+    await shard.make('g')
+    expect(await shard.pause(act, 'h')).toBe('gone')
+  })
 
   test('nothing of it is given until it is resumed; what comes meanwhile is kept, in order', async () => {
     const shard = await clockedShard()
@@ -57,10 +54,10 @@ describe('pause', () => {
   test('disabled, it says why and since when, and is announced; resumed it is healthy, and is not announced any more', async () => {
     const shard = await clockedShard()
     await withBatches(shard, 1)
-    const [batch] = (await shard.take()).batches
-    await shard.end(batch!, 'failed')
-    await shard.pause('disable', 'h', 'by hand')
-    expect(await shard.fields('h')).toMatchObject({ disabled: 'by hand', disabledAt: `${shard.now()}`, failures: '1' })
+    await shard.end((await shard.take()).batches[0]!, 'failed')
+    shard.pass(50)
+    await shard.end((await shard.take()).batches[0]!, 'back', { disable: 'gone' })
+    expect(await shard.fields('h')).toMatchObject({ disabled: 'gone', disabledAt: `${shard.now()}`, failures: '1' })
     expect((await shard.take()).hasAnnouncements).toBe(true)
     await shard.pause('resume', 'h')
     const fields = await shard.fields('h')
@@ -94,6 +91,35 @@ describe('pause', () => {
     await shard.pause('resume', 'h')
     expect((await shard.take()).batches).toEqual([])
     expect(await shard.redis.exists(shard.keys.later)).toBe(0)
+  })
+})
+
+describe('announced', () => {
+  const disable = async (shard: ClockedShard) =>
+    shard.end((await shard.take()).batches[0]!, 'back', { disable: 'it answered 410 Gone' })
+
+  test('what was told is not told again; what came after it is', async () => {
+    const shard = await clockedShard()
+    await withBatches(shard, 1)
+    await disable(shard)
+    const first = `${shard.now()}`
+    shard.pass(100)
+    await shard.pause('resume', 'h')
+    await disable(shard)
+    expect(await shard.announced('h', first)).toBe('changed')
+    expect(await shard.redis.smembers(shard.keys.announced)).toEqual(['h'])
+    expect(await shard.announced('h', `${shard.now()}`)).toBe('done')
+    expect(await shard.announced('h', `${shard.now()}`)).toBe('done')
+    expect(await shard.redis.exists(shard.keys.announced)).toBe(0)
+  })
+
+  test('one that is not disabled any more, or not there, needs no telling', async () => {
+    const shard = await clockedShard()
+    await shard.make('h')
+    await shard.redis.sadd(shard.keys.announced, 'h', 'none')
+    expect(await shard.announced('h', '')).toBe('done')
+    expect(await shard.announced('none', '')).toBe('done')
+    expect(await shard.redis.exists(shard.keys.announced)).toBe(0)
   })
 })
 

@@ -312,12 +312,11 @@ export class Walk {
     same(await this.#run(renewScript, { leaseMs, tokens: [token] }), lost)
   }
 
-  async #pause({ name, act }: { name: string; act: 'pause' | 'disable' | 'resume' }): Promise<void> {
+  async #pause({ name, act }: { name: string; act: 'pause' | 'resume' }): Promise<void> {
     const isThere = this.#reference.hooks.has(name)
     if (isThere && act === 'pause') this.#reference.pause(name)
-    else if (isThere && act === 'disable') this.#reference.disable(name, 'by hand')
     else if (isThere) this.#reference.resumeHook(name)
-    same(await this.#run(pauseScript, { act, name, why: 'by hand' }), isThere ? 'done' : 'gone')
+    same(await this.#run(pauseScript, { act, name }), isThere ? 'done' : 'gone')
   }
 
   async #letters({ act, letters }: StepOf<'letters'>): Promise<void> {

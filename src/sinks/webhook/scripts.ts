@@ -192,9 +192,17 @@ export function readWork({ ended, claim }: Pick<WorkInput, 'ended' | 'claim'>, r
 export const pauseScript = defineScript({
   file: new URL('./pause.lua', import.meta.url),
   parts,
-  keys: (input: ShardInput & { act: 'pause' | 'disable' | 'resume'; name: string; why: string }) => shardKeys(input),
-  args: ({ act, name, why, ...input }) => [...shardArgs(input), act, name, why],
+  keys: (input: ShardInput & { act: 'pause' | 'resume'; name: string }) => shardKeys(input),
+  args: ({ act, name, ...input }) => [...shardArgs(input), act, name],
   reply: ([kind]: ['done' | 'gone']) => kind,
+})
+
+export const announcedScript = defineScript({
+  file: new URL('./announced.lua', import.meta.url),
+  parts,
+  keys: (input: ShardInput & { name: string; disabledAt: string }) => shardKeys(input),
+  args: ({ name, disabledAt, ...input }) => [...shardArgs(input), name, disabledAt],
+  reply: ([kind]: ['done' | 'changed']) => kind,
 })
 
 export const lettersScript = defineScript({
