@@ -123,7 +123,7 @@ const hook = {
   ...{ name: 'h', revision: 1, born: 1, definition: '{}', maxEvents: 1, maxWaitMs: 1, maxBytes: 1, keepEvents: 1 },
   ...{ sequences: 1, secret: '', newSecret: 's', overlapMs: 1, applied: [0] },
 }
-const gathered = { name: 'h', revision: 1, born: 1, first: 1, last: 1, wrap: 'f\n[\n]' }
+const gathered = { name: 'h', revision: 1, born: 1, last: 1, wrap: 'f\n[\n]' }
 const attempt = { name: 'h', sequence: '0', became: 'delivered' as const, events: 1, attempt: '{}', disable: '' }
 
 /** Each script with its declaration, called with some input. */

@@ -312,6 +312,22 @@ describe('remove', () => {
     expect(await shard.record('h')).toBeUndefined()
   })
 
+  test('between two steps of it no late maker brings it back', async () => {
+    const shard = await clockedShard()
+    await shard.make('g')
+    await shard.make('h', { maxEvents: 1, sequences: 2 })
+    for (let from = 1; from < 1_200; from += 400) await shard.accept('h', texts(400), { from })
+    await shard.make('h', { revision: 2, maxEvents: 9, sequences: 2 })
+    await shard.accept('h', [{ text: '1', sequence: 1 }], { from: 2_000, revision: 2 })
+    expect(await shard.remove('h', 5)).toBe('more')
+    expect(await shard.open('h')).toEqual([])
+    expect(await shard.make('h', { revision: 3, maxEvents: 9, sequences: 2 })).toBe('outdated')
+    expect(await shard.accept('h', texts(1), { from: 2_001, revision: 3 })).toEqual({ kind: 'gone' })
+    expect(await shard.make('h', { revision: 9, born: 9 })).toBe('left')
+    while ((await shard.remove('h', 5)) === 'more');
+    expect(await shard.make('h', { revision: 9, born: 9 })).toBe('made')
+  })
+
   test.each(['waiting', 'dead'] as const)(
     'what is claimed between two steps of it is not left behind (%s)',
     async (what) => {
@@ -364,7 +380,7 @@ describe('remove', () => {
     await shard.remove('h', 2)
     expect(await shard.make('h', { revision: 3, born: 3, applied: [50, 0] })).toBe('made')
     expect(await shard.counts('h')).toEqual({})
-    expect(await shard.accept('h', texts(3), { from: 49, revision: 3, born: 3 })).toEqual({
+    expect(await shard.accept('h', texts(3), { from: 49, revision: 3, born: 3 })).toMatchObject({
       kind: 'accepted',
       events: 1,
     })
@@ -412,6 +428,19 @@ describe('inspect', () => {
     )
     expect((await shard.inspect('h', 7))!.sealed).toHaveLength(7)
     expect((await shard.inspect('h', 100))!.sealed).toHaveLength(30)
+  })
+
+  test('what is not to be shown is not read', async () => {
+    const shard = await clockedShard()
+    await withBatches(shard, 3)
+    await shard.end((await shard.take()).batches[0]!, 'back')
+    // Where it reads it would hear of the wrong type.
+    await shard.redis.del(shard.keys.behind)
+    await shard.redis.set(shard.keys.behind, 'spoiled')
+    expect((await shard.inspect('h', 1))!.sealed).toMatchObject([{ place: 'waiting' }])
+    await shard.redis.del(shard.keys.items)
+    await shard.redis.set(shard.keys.items, 'spoiled')
+    expect((await shard.inspect('h', 0))!.sealed).toEqual([])
   })
 
   test('writes nothing', async () => {

@@ -73,7 +73,7 @@ export async function clockedShard() {
     events: readonly (string | { text: string; sequence: number })[],
     { from = 1, partition = 0, wrap = plainWrap, revision = 1, born = 1 } = {},
   ): Gathered => ({
-    ...{ name, revision, born, wrap, first: from, last: from + events.length - 1 },
+    ...{ name, revision, born, wrap, last: from + events.length - 1 },
     events: events.map((event, i) => {
       const { text, sequence } = typeof event === 'string' ? { text: event, sequence: 0 } : event
       return { sequence, piece: `${partition}-${from + i} ${text}` }

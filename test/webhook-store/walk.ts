@@ -193,9 +193,8 @@ export class Walk {
   }
 
   async #accept(partition: number, deliveries: readonly Delivered[], replay = ''): Promise<void> {
-    const gathered = deliveries.map((delivery) => ({ ...delivery, first: 0 }))
     const expected = this.#reference.gatherAll(partition, deliveries, replay)
-    same(await this.#run(acceptScript, { replay, partition, deliveries: gathered }), expected)
+    same(await this.#run(acceptScript, { replay, partition, deliveries }), expected)
     if (replay === '') this.#last = { partition, delivery: deliveries[0]! }
   }
 

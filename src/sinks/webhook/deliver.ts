@@ -101,13 +101,14 @@ export async function deliver(
   signal: AbortSignal,
 ): Promise<Delivered> {
   const { settings, failingSince } = endpoint
+  const beganMs = context.nowMs()
   const posted = await context.poster.post({
     ...{ url: settings.url, body: batch.body, signal, totalMs: settings.timeoutMs },
-    headers: headersFor(batch, endpoint, context.nowMs()),
+    headers: headersFor(batch, endpoint, beganMs),
   })
   const nowMs = context.nowMs()
   const attempts = batch.attempts + 1
-  const tried = { posted, attempts, sealedMs: batch.sealedMs, failingSince, nowMs }
+  const tried = { posted, attempts, firstTriedMs: batch.firstTriedMs ?? beganMs, failingSince, nowMs }
   const verdict = judge(tried, settings, context.randomness)
   return { verdict, attempt: attemptOf(posted, verdict, { nowMs, batch: batch.id, attempts, events: batch.events }) }
 }

@@ -130,7 +130,7 @@ export function gather({ subscription, events }: Delivery, partition: number, re
   const { format, parallel } = settingsOf(subscription.options)
   return {
     ...{ name, revision, born, wrap: wrapOf(format, name) },
-    ...{ first: events[0]!.seq, last: events.at(-1)!.seq },
+    last: events.at(-1)!.seq,
     events: events.map((event) => ({
       sequence: parallel === 1 ? 0 : sequenceOf(event, partition, parallel),
       piece: render(format, event),
@@ -183,7 +183,7 @@ async function inPieces(shard: Shard, partition: number, gathered: Gathered): Pr
 export function* piecesOf(gathered: Gathered): Generator<Gathered> {
   let events: Gathered['events'][number][] = []
   let bytes = 0
-  const piece = () => ({ ...gathered, first: seqOf(events[0]!), last: seqOf(events.at(-1)!), events })
+  const piece = () => ({ ...gathered, last: seqOf(events.at(-1)!), events })
   for (const event of gathered.events) {
     if (events.length > 0 && (events.length === mostEvents || bytes + event.piece.length > mostBytes)) {
       yield piece()
