@@ -218,6 +218,9 @@ function checkWebhooks(given: NonNullable<BusOptions['webhooks']>, take: Take, p
   for (const [name, value] of Object.entries({ dispatch, allowHttp, development }))
     if (value !== undefined && typeof value !== 'boolean')
       problems.push(`webhooks.${name} must be true or false; got ${shown(value)}`)
+  const leaseMs = take('webhooks.lease', duration(lease), 10_000)
+  // Renewed every third of it, by a call to Redis.
+  if (leaseMs < 100) problems.push(`webhooks.lease must be at least 100ms; got ${shown(lease)}`)
   const allowed = take('webhooks.allow', asked(parseNetworks(allow), allow), [])
   return {
     dispatch,
@@ -226,7 +229,7 @@ function checkWebhooks(given: NonNullable<BusOptions['webhooks']>, take: Take, p
     ...(resolve ? { resolve } : {}),
     ...(dial ? { dial } : {}),
     concurrency: take('webhooks.concurrency', count(concurrency, 1, 10_000), 1),
-    leaseMs: take('webhooks.lease', duration(lease), 10_000),
+    leaseMs,
   }
 }
 

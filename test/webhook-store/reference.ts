@@ -134,7 +134,7 @@ export class ReferenceShard extends ReferenceStore {
     const job = `${replay} ${partition}`
     const applied = (replay ? this.replays.get(job) : hook.applied.get(partition)) ?? 0
     const { counts } = hook
-    if (applied >= last) return { kind: 'accepted' as const, events: 0, backlog: counts.backlog, dropped: 0 }
+    if (applied >= last) return { kind: 'accepted' as const, events: 0, dropped: 0 }
     const droppedBefore = counts.dropped
     const fresh = events.filter(({ piece }) => seqOf(piece) > applied)
     for (const { sequence, piece } of fresh) this.#gather(hook, String(sequence), wrap, piece)
@@ -146,7 +146,7 @@ export class ReferenceShard extends ReferenceStore {
     if (replay) this.replays.set(job, last)
     else hook.applied.set(partition, last)
     const dropped = counts.dropped - droppedBefore
-    return { kind: 'accepted' as const, events: fresh.length, backlog: counts.backlog, dropped }
+    return { kind: 'accepted' as const, events: fresh.length, dropped }
   }
 
   #gather(hook: Hook, sequence: string, wrap: string, piece: string): void {

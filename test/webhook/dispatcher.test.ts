@@ -1,6 +1,6 @@
 /** How a dispatcher divides its slots among the shards, keeps its leases, and behaves while Redis does not. */
 import { expect, onTestFinished, test, vi } from 'vitest'
-import type { Bus } from '../../src/bus.ts'
+import { type Bus, busbar } from '../../src/bus.ts'
 import { webhookKeys } from '../../src/redis/keys.ts'
 import { Slots } from '../../src/sinks/webhook/dispatcher.ts'
 import { workScript } from '../../src/sinks/webhook/scripts.ts'
@@ -50,6 +50,11 @@ async function startedProxy(url = redisUrl()) {
   through.port = new URL(proxy.url).port
   return { proxy, url: through.href }
 }
+
+test('a lease that could not be renewed in time is refused', () => {
+  const withLease = (lease: number) => () => busbar({ webhooks: { lease } })
+  for (const lease of [0, 99]) expect(withLease(lease)).toThrow(`webhooks.lease must be at least 100ms; got ${lease}`)
+})
 
 test('who was passed because another one waits is asked when that one takes less than is free', async () => {
   const asked: string[] = []
@@ -173,6 +178,41 @@ test('what ends during a claim that comes back with less than it asked for takes
     [0, true],
     [1, true],
   ])
+})
+
+test('a batch that finds no free connection is postponed, and no failure of its receiver', async () => {
+  const receiver = await startReceiver()
+  receiver.otherwise = () => undefined
+  const bus = testBus({ webhooks: { ...toLoopback, dispatch: true } }) as Bus
+  // All connections to the origin are theirs.
+  for (let n = 0; n < 8; n += 1) await bus.webhooks.put(`hung${n}`, { ...alone, url: receiver.url, match: 'hung.*' })
+  await bus.webhooks.put('good', { ...alone, url: receiver.url, match: 'order.*', timeout: '100ms' })
+  await bus.run({ signals: false })
+  await bus.publish('hung.up', { n: 0 })
+  await eventually(() => receiver.open === 8)
+  await bus.publish('order.paid', { n: 1 })
+  await eventually(async () => expect(await bus.webhooks.get('good')).toMatchObject({ throttled: 1 }))
+  expect(await bus.webhooks.get('good')).toMatchObject({ state: 'active', failures: 0, attempts: 0, backlog: 1 })
+  receiver.otherwise = 204
+  receiver.cut()
+  await eventually(() => receiver.delivered().includes(1))
+})
+
+test('a batch whose webhook has no definition is kept', async () => {
+  const namespace = freshNamespace()
+  const receiver = await startReceiver()
+  const redis = plainRedis()
+  const bus = testBus({ namespace, webhooks: toLoopback }) as Bus
+  bus.webhook('erp', { ...alone, url: receiver.url, match: 'order.*' })
+  await bus.run({ signals: false })
+  const { definitions } = webhookKeys(namespace, shardOf('erp'))
+  const definition = (await redis.hget(definitions, 'erp'))!
+  await redis.hdel(definitions, 'erp')
+  await bus.publish('order.paid', { n: 1 })
+  await eventually(async () => expect(await bus.webhooks.get('erp')).toMatchObject({ throttled: 1 }))
+  expect(await bus.webhooks.get('erp')).toMatchObject({ backlog: 1, delivered: 0 })
+  await redis.hset(definitions, { erp: definition })
+  await eventually(() => receiver.delivered().length === 1)
 })
 
 test('that a webhook was disabled is told once, when it could be published', async () => {

@@ -8,7 +8,7 @@
 --                      each: its sequence, "<event id> <event>"
 --
 -- Replies with one for each delivery, in their order:
---         {'accepted', events, backlog, dropped}  how many were new; how many it has waiting now; how many were dropped to keep no more than it may
+--         {'accepted', events, dropped}  how many were new; how many gave way because it keeps no more
 --         {'outdated', revision}  the subscription has changed: match again; nothing of it written
 --         {'gone'}                there is none, or one of an earlier subscription of that name; nothing of it written
 
@@ -51,7 +51,7 @@ local function deliver(at, events)
     redis.call('HSET', hook.key, 'revision', format('%.0f', its_revision))
   end
   local applied = applied_of(hook)
-  if applied >= tonumber(last) then return {'accepted', 0, hook.backlog, 0} end
+  if applied >= tonumber(last) then return {'accepted', 0, 0} end
 
   local entered, touched = 0, {}
   for i = at + 6, at + 4 + 2 * events, 2 do
@@ -68,7 +68,7 @@ local function deliver(at, events)
   backlog_grows(hook, entered)
   local dropped = drop_what_is_too_much(hook)
   taken[#taken + 1] = {key = hook.key, last = last}
-  return {'accepted', entered, hook.backlog, dropped}
+  return {'accepted', entered, dropped}
 end
 
 local replies, at = {}, 12

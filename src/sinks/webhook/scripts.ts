@@ -85,10 +85,10 @@ export interface AcceptInput extends ShardInput {
 }
 
 export type GatherReply =
-  /** How many were new, how many wait now, and how many were dropped because it keeps no more. */
-  { kind: 'accepted'; events: number; backlog: number; dropped: number } | { kind: 'outdated' } | { kind: 'gone' }
+  /** How many were new, and how many gave way because it keeps no more. */
+  { kind: 'accepted'; events: number; dropped: number } | { kind: 'outdated' } | { kind: 'gone' }
 
-type RawGathered = ['accepted', number, number, number] | ['outdated', number] | ['gone']
+type RawGathered = ['accepted', number, number] | ['outdated', number] | ['gone']
 
 // A step of some ms; what is still too much is dropped with what comes next.
 const mostDrops = 100
@@ -106,8 +106,8 @@ export const acceptScript = defineScript({
     ]),
   ],
   reply: (raw: RawGathered[]): GatherReply[] =>
-    raw.map(([kind, events, backlog, dropped]) =>
-      kind === 'accepted' ? { kind, events: events!, backlog: backlog!, dropped: dropped! } : { kind },
+    raw.map(([kind, events, dropped]) =>
+      kind === 'accepted' ? { kind, events: events!, dropped: dropped! } : { kind },
     ),
 })
 

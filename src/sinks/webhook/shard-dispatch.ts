@@ -38,7 +38,7 @@ const mostPerClaim = 16
 const repeatMs = 100
 // After an answer that says that something is wrong, and not only away.
 const stuckMs = [100, 5_000] as const
-// Postponed for want of a slot among those that fail.
+// Postponed for want of a slot among those that fail, or of a connection.
 const throttleMs = 1_000
 
 export class ShardDispatch {
@@ -237,7 +237,9 @@ export class ShardDispatch {
     const endpoint = this.#endpoints.of(hook, this.#nowMs())
     const { poster, randomness } = this.#context
     const context = { poster, randomness, nowMs: () => this.#nowMs() }
-    const { verdict, attempt } = await deliver(context, batch, endpoint, lease.signal)
+    const delivered = await deliver(context, batch, endpoint, lease.signal)
+    if (!delivered) return this.#end(posting, this.#throttle(), 'throttled', undefined)
+    const { verdict, attempt } = delivered
     // Cut off by close(), or its lease was lost: whether it arrived nobody knows, so it goes out again.
     if (lease.signal.aborted && verdict.became !== 'delivered')
       return this.#end(posting, { kind: 'back' }, 'back', undefined)

@@ -59,6 +59,13 @@ export class Shard {
     return since == null ? undefined : Number(since)
   }
 
+  /** Events that it has waiting, and whether it delivers. */
+  async backlog(name: string): Promise<{ events: number; isStopped: boolean }> {
+    const fields = ['backlog', 'paused', 'disabled'] as const
+    const [events, paused, disabled] = await this.#redis.hmget(this.keys.hookPrefix + name, ...fields)
+    return { events: Number(events ?? 0), isStopped: paused !== null || disabled !== null }
+  }
+
   /** Webhooks that were disabled, of which no event tells yet. */
   announced(): Promise<string[]> {
     return this.#redis.smembers(this.keys.announced)
