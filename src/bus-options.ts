@@ -57,7 +57,7 @@ export interface BusOptions<R extends Registry = Registry> {
     dispatch?: boolean
     /** Requests at once. Default 64. */
     concurrency?: number
-    /** How long a batch is one process's; renewed while it is being posted. Default 10s. */
+    /** How long a batch is one process's; renewed while it is being posted. Default 10s, at least 100ms. */
     lease?: Duration
     /** Networks that it may post to although they are not public, as CIDRs: ['10.0.0.0/8']. Default: none. */
     allow?: readonly string[]
