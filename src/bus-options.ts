@@ -57,7 +57,7 @@ export interface BusOptions<R extends Registry = Registry> {
     dispatch?: boolean
     /** Requests at once. Default 64. */
     concurrency?: number
-    /** How long a batch is one process's; renewed while it is being posted. Default 10s. */
+    /** How long a batch is one process's; renewed while it is being posted. Default 10s, at least 100ms. */
     lease?: Duration
     /** Networks that it may post to although they are not public, as CIDRs: ['10.0.0.0/8']. Default: none. */
     allow?: readonly string[]
@@ -218,6 +218,9 @@ function checkWebhooks(given: NonNullable<BusOptions['webhooks']>, take: Take, p
   for (const [name, value] of Object.entries({ dispatch, allowHttp, development }))
     if (value !== undefined && typeof value !== 'boolean')
       problems.push(`webhooks.${name} must be true or false; got ${shown(value)}`)
+  const leaseMs = take('webhooks.lease', duration(lease), 10_000)
+  // Renewed every third of it, by a call to Redis.
+  if (leaseMs < 100) problems.push(`webhooks.lease must be at least 100ms; got ${shown(lease)}`)
   const allowed = take('webhooks.allow', asked(parseNetworks(allow), allow), [])
   return {
     dispatch,
@@ -226,7 +229,7 @@ function checkWebhooks(given: NonNullable<BusOptions['webhooks']>, take: Take, p
     ...(resolve ? { resolve } : {}),
     ...(dial ? { dial } : {}),
     concurrency: take('webhooks.concurrency', count(concurrency, 1, 10_000), 1),
-    leaseMs: take('webhooks.lease', duration(lease), 10_000),
+    leaseMs,
   }
 }
 

@@ -153,6 +153,12 @@ export const errorTable = {
     (e: { name: string; events: number }) =>
       `Webhook ${e.name} was changed or removed while it was replayed to; ${e.events} events had been sent. Replay again from there, or from the start: receivers know repeated events by their ids.`,
   ),
+  WEBHOOK_FULL: row(
+    409,
+    true,
+    (e: { name: string; waiting: number; events: number }) =>
+      `Webhook ${e.name} is paused or disabled, and has ${e.waiting} events waiting: more would push those out. ${e.events} events had been sent. Resume it, or raise its keep, and replay again from there.`,
+  ),
   QUEUE_NOT_FOUND: row(
     404,
     false,

@@ -54,6 +54,14 @@ test('[Q40] of a sound webhook nothing', async () => {
   expect(await collect(bus.fsck())).toEqual([])
 })
 
+test('[Q40] an open batch may have more than a definition that came later allows', async () => {
+  const { bus } = await soundWebhook()
+  const { url, match } = await bus.webhooks.get('erp')
+  await bus.webhooks.put('erp', { url, match, batch: { maxEvents: 1, maxWait: '1h' } })
+  expect(await bus.webhooks.batches('erp')).toMatchObject({ open: [{ events: 1 }] })
+  expect(await collect(bus.fsck())).toEqual([])
+})
+
 finds('webhook-store', {
   'it is of another life': [({ redis, hook }) => age(redis, hook, 'born', 1), /created with/],
   'it is newer than its definition': [

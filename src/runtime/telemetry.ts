@@ -72,6 +72,7 @@ export const telemetryTable = {
     'error',
     'A webhook was disabled, by its receiver or for failing too long; its events are kept.',
   ],
+  'webhook.dropped': ['error', 'A webhook keeps no more events: so many of the oldest that waited were dropped.'],
   'webhook.stuck': ['error', 'Something unexpected keeps webhooks of a shard from going on; it is tried again.'],
   'http.started': ['info', 'The HTTP door listens.'],
   'http.request': ['debug', 'One HTTP request was answered.'],

@@ -133,6 +133,18 @@ describe('[W12] a batch that is given up', () => {
     expect(receiver.received.at(-1)!.body).toBe(receiver.received[0]!.body)
   })
 
+  test('for its age, is tried again as often as any when it is redriven', async () => {
+    const { bus, receiver, publish } = await hooked({ retry: { giveUpAfter: '150ms', backoff: ['60ms', '60ms'] } })
+    receiver.otherwise = 500
+    await publish(1, 1)
+    await eventually(async () => (await bus.webhooks.get('erp')).letters === 1)
+    receiver.next = [500]
+    receiver.otherwise = 204
+    expect(await bus.webhooks.dead.redrive('erp', 'all')).toBe(1)
+    await eventually(() => receiver.delivered().length === 1)
+    expect(await bus.webhooks.get('erp')).toMatchObject({ letters: 0 })
+  })
+
   test('or discarded, is gone', async () => {
     const { bus, receiver, publish } = await hooked({ retry: { attempts: 1 } })
     receiver.otherwise = 500
@@ -165,6 +177,21 @@ describe('[W12] a batch that is given up', () => {
   })
 })
 
+test('a replay of more than a webhook keeps pushes nothing out: it waits for room, or says that there is none', async () => {
+  const { bus, receiver, publish } = await hooked()
+  await publish(1, 30)
+  await eventually(async () => (await bus.webhooks.get('erp')).delivered === 30)
+  const { url, match } = await bus.webhooks.get('erp')
+  await bus.webhooks.put('erp', { url, match, keep: 8, batch: { maxEvents: 2, maxWait: 0 } })
+  receiver.received.length = 0
+  expect(await bus.webhooks.replay('erp', { since: 0 })).toEqual({ events: 30 })
+  await eventually(() => receiver.delivered().length === 30)
+  expect(await bus.webhooks.get('erp')).toMatchObject({ dropped: 0 })
+  await bus.webhooks.pause('erp')
+  await expect(bus.webhooks.replay('erp', { since: 0 })).rejects.toMatchObject({ code: 'WEBHOOK_FULL' })
+  expect(await bus.webhooks.get('erp')).toMatchObject({ dropped: 0, backlog: expect.any(Number) })
+})
+
 test('[W13] a webhook that is disabled keeps its events up to its bound; resumed, they are delivered in order', async () => {
   const { bus, receiver, publish } = await hooked({ keep: 10, batch: { maxEvents: 2, maxWait: '1h' } })
   receiver.next = [410]
@@ -173,6 +200,8 @@ test('[W13] a webhook that is disabled keeps its events up to its bound; resumed
   await publish(3, 16)
   await eventually(async () => expect(await bus.webhooks.get('erp')).toMatchObject({ backlog: 10, dropped: 6, in: 16 }))
   expect(receiver.received).toHaveLength(1)
+  // At once; those that follow are told together, later.
+  expect(bus.telemetry.counts().get('webhook.dropped')).toBe(1)
   await bus.webhooks.resume('erp')
   await eventually(() => receiver.delivered().length === 10)
   expect(receiver.delivered()).toEqual(numbers(7, 16))

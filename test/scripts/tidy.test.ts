@@ -65,6 +65,7 @@ import {
   settleScript,
 } from '../../src/sinks/stream/scripts.ts'
 import {
+  announcedScript,
   dropScript,
   acceptScript as hookAcceptScript,
   makeScript as hookMakeScript,
@@ -122,7 +123,7 @@ const hook = {
   ...{ name: 'h', revision: 1, born: 1, definition: '{}', maxEvents: 1, maxWaitMs: 1, maxBytes: 1, keepEvents: 1 },
   ...{ sequences: 1, secret: '', newSecret: 's', overlapMs: 1, applied: [0] },
 }
-const gathered = { name: 'h', revision: 1, born: 1, first: 1, last: 1, wrap: 'f\n[\n]' }
+const gathered = { name: 'h', revision: 1, born: 1, last: 1, wrap: 'f\n[\n]' }
 const attempt = { name: 'h', sequence: '0', became: 'delivered' as const, events: 1, attempt: '{}', disable: '' }
 
 /** Each script with its declaration, called with some input. */
@@ -227,7 +228,8 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     ended: [{ settlement: settlements[0]!, ...attempt }],
     claim: { ...lease, token: 't', n: 1 },
   }),
-  'src/sinks/webhook/pause.lua': call(hookPauseScript, { ...shard, act: 'disable', name: 'h', why: 'w' }),
+  'src/sinks/webhook/pause.lua': call(hookPauseScript, { ...shard, act: 'pause', name: 'h' }),
+  'src/sinks/webhook/announced.lua': call(announcedScript, { ...shard, name: 'h', disabledAt: '1' }),
   'src/sinks/webhook/letters.lua': call(lettersScript, { ...shard, act: 'redrive', ids: ['b'] }),
   'src/sinks/webhook/rotate.lua': call(rotateScript, { ...shard, name: 'h', secret: 's', overlapMs: 1 }),
   'src/sinks/webhook/drop.lua': call(dropScript, { ...shard, name: 'h', bytes: 1, most: 1 }),

@@ -10,16 +10,13 @@ const withBatches = async (shard: ClockedShard, batches: number, name = 'h') => 
 }
 
 describe('pause', () => {
-  test.each(['pause', 'disable', 'resume'] as const)(
-    '%s of a webhook that is not there writes nothing',
-    async (act) => {
-      const shard = await clockedShard()
-      expect(await shard.pause(act, 'h')).toBe('gone')
-      expect(await shard.keysLeft()).toEqual([])
-      await shard.make('g')
-      expect(await shard.pause(act, 'h')).toBe('gone')
-    },
-  )
+  test.each(['pause', 'resume'] as const)('%s of a webhook that is not there writes nothing', async (act) => {
+    const shard = await clockedShard()
+    expect(await shard.pause(act, 'h')).toBe('gone')
+    expect(await shard.keysLeft()).toEqual([])
+    await shard.make('g')
+    expect(await shard.pause(act, 'h')).toBe('gone')
+  })
 
   test('nothing of it is given until it is resumed; what comes meanwhile is kept, in order', async () => {
     const shard = await clockedShard()
@@ -57,10 +54,10 @@ describe('pause', () => {
   test('disabled, it says why and since when, and is announced; resumed it is healthy, and is not announced any more', async () => {
     const shard = await clockedShard()
     await withBatches(shard, 1)
-    const [batch] = (await shard.take()).batches
-    await shard.end(batch!, 'failed')
-    await shard.pause('disable', 'h', 'by hand')
-    expect(await shard.fields('h')).toMatchObject({ disabled: 'by hand', disabledAt: `${shard.now()}`, failures: '1' })
+    await shard.end((await shard.take()).batches[0]!, 'failed')
+    shard.pass(50)
+    await shard.end((await shard.take()).batches[0]!, 'back', { disable: 'gone' })
+    expect(await shard.fields('h')).toMatchObject({ disabled: 'gone', disabledAt: `${shard.now()}`, failures: '1' })
     expect((await shard.take()).hasAnnouncements).toBe(true)
     await shard.pause('resume', 'h')
     const fields = await shard.fields('h')
@@ -94,6 +91,35 @@ describe('pause', () => {
     await shard.pause('resume', 'h')
     expect((await shard.take()).batches).toEqual([])
     expect(await shard.redis.exists(shard.keys.later)).toBe(0)
+  })
+})
+
+describe('announced', () => {
+  const disable = async (shard: ClockedShard) =>
+    shard.end((await shard.take()).batches[0]!, 'back', { disable: 'it answered 410 Gone' })
+
+  test('what was told is not told again; what came after it is', async () => {
+    const shard = await clockedShard()
+    await withBatches(shard, 1)
+    await disable(shard)
+    const first = `${shard.now()}`
+    shard.pass(100)
+    await shard.pause('resume', 'h')
+    await disable(shard)
+    expect(await shard.announced('h', first)).toBe('changed')
+    expect(await shard.redis.smembers(shard.keys.announced)).toEqual(['h'])
+    expect(await shard.announced('h', `${shard.now()}`)).toBe('done')
+    expect(await shard.announced('h', `${shard.now()}`)).toBe('done')
+    expect(await shard.redis.exists(shard.keys.announced)).toBe(0)
+  })
+
+  test('one that is not disabled any more, or not there, needs no telling', async () => {
+    const shard = await clockedShard()
+    await shard.make('h')
+    await shard.redis.sadd(shard.keys.announced, 'h', 'none')
+    expect(await shard.announced('h', '')).toBe('done')
+    expect(await shard.announced('none', '')).toBe('done')
+    expect(await shard.redis.exists(shard.keys.announced)).toBe(0)
   })
 })
 
@@ -286,6 +312,22 @@ describe('remove', () => {
     expect(await shard.record('h')).toBeUndefined()
   })
 
+  test('between two steps of it no late maker brings it back', async () => {
+    const shard = await clockedShard()
+    await shard.make('g')
+    await shard.make('h', { maxEvents: 1, sequences: 2 })
+    for (let from = 1; from < 1_200; from += 400) await shard.accept('h', texts(400), { from })
+    await shard.make('h', { revision: 2, maxEvents: 9, sequences: 2 })
+    await shard.accept('h', [{ text: '1', sequence: 1 }], { from: 2_000, revision: 2 })
+    expect(await shard.remove('h', 5)).toBe('more')
+    expect(await shard.open('h')).toEqual([])
+    expect(await shard.make('h', { revision: 3, maxEvents: 9, sequences: 2 })).toBe('outdated')
+    expect(await shard.accept('h', texts(1), { from: 2_001, revision: 3 })).toEqual({ kind: 'gone' })
+    expect(await shard.make('h', { revision: 9, born: 9 })).toBe('left')
+    while ((await shard.remove('h', 5)) === 'more');
+    expect(await shard.make('h', { revision: 9, born: 9 })).toBe('made')
+  })
+
   test.each(['waiting', 'dead'] as const)(
     'what is claimed between two steps of it is not left behind (%s)',
     async (what) => {
@@ -338,7 +380,7 @@ describe('remove', () => {
     await shard.remove('h', 2)
     expect(await shard.make('h', { revision: 3, born: 3, applied: [50, 0] })).toBe('made')
     expect(await shard.counts('h')).toEqual({})
-    expect(await shard.accept('h', texts(3), { from: 49, revision: 3, born: 3 })).toEqual({
+    expect(await shard.accept('h', texts(3), { from: 49, revision: 3, born: 3 })).toMatchObject({
       kind: 'accepted',
       events: 1,
     })
@@ -386,6 +428,19 @@ describe('inspect', () => {
     )
     expect((await shard.inspect('h', 7))!.sealed).toHaveLength(7)
     expect((await shard.inspect('h', 100))!.sealed).toHaveLength(30)
+  })
+
+  test('what is not to be shown is not read', async () => {
+    const shard = await clockedShard()
+    await withBatches(shard, 3)
+    await shard.end((await shard.take()).batches[0]!, 'back')
+    // Where it reads it would hear of the wrong type.
+    await shard.redis.del(shard.keys.behind)
+    await shard.redis.set(shard.keys.behind, 'spoiled')
+    expect((await shard.inspect('h', 1))!.sealed).toMatchObject([{ place: 'waiting' }])
+    await shard.redis.del(shard.keys.items)
+    await shard.redis.set(shard.keys.items, 'spoiled')
+    expect((await shard.inspect('h', 0))!.sealed).toEqual([])
   })
 
   test('writes nothing', async () => {

@@ -145,6 +145,7 @@ describe('a batch', () => {
     const healed = await shard.fields('h')
     expect(healed.failures).toBeUndefined()
     expect(healed.failingSince).toBeUndefined()
+    expect(healed['later:0']).toBeUndefined()
     expect((await shard.take()).batches.map(({ body }) => body)).toEqual(['[4,5,6]'])
   })
 
@@ -235,9 +236,23 @@ describe('a batch', () => {
     const twice = [shard.ending(batch, 'delivered'), shard.ending(batch, 'dead')]
     expect((await shard.work(twice, undefined)).settled).toEqual({ kind: 'settled', stale: [1] })
     expect(await shard.end(batch, 'failed')).toEqual({ kind: 'settled', stale: [0] })
-    expect(await shard.counts('h')).toEqual({ in: 3, delivered: 3, batches: 1, stale: 2 })
+    expect(await shard.counts('h')).toEqual({ in: 3, delivered: 3, batches: 1 })
     expect(await shard.dead()).toEqual([])
   })
+
+  test.each(['delivered', 'failed', 'dead', 'back'] as const)(
+    'said again after a lost answer (%s) is logged and counted once',
+    async (became) => {
+      const shard = await clockedShard()
+      const batch = await someBatch(shard)
+      const ended = [shard.ending(batch, became, { attempt: '{"once":1}' })]
+      await shard.work(ended, undefined)
+      const before = await shard.fields('h')
+      await shard.work(ended, undefined)
+      expect(await shard.fields('h')).toEqual(before)
+      expect(await shard.redis.lrange(`${shard.keys.attemptsPrefix}h`, 0, -1)).toEqual(['{"once":1}'])
+    },
+  )
 
   test('several of several webhooks are settled by one call, each as it says', async () => {
     const shard = await clockedShard()
@@ -253,7 +268,7 @@ describe('a batch', () => {
     ]
     expect((await shard.work(ended, undefined)).settled).toEqual({ kind: 'settled', stale: [1] })
     expect(await shard.counts('h')).toEqual({ in: 3, backlog: 3, batches: 1 })
-    expect(await shard.counts('g')).toEqual({ in: 3, backlog: 3, batches: 1, stale: 1 })
+    expect(await shard.counts('g')).toEqual({ in: 3, backlog: 3, batches: 1 })
     expect(await shard.counts('f')).toEqual({ in: 3, delivered: 3, batches: 1 })
   })
 

@@ -18,7 +18,7 @@ const [least, most] = [fixed(0), fixed(1 - Number.EPSILON)]
 const defaults = checkWebhook({ url: 'https://a.example/h', match: '>' }).settings
 
 function verdict(posted: Posted, said: Partial<Tried> = {}, its: Partial<WebhookSettings> = {}, randomness = least) {
-  const tried = { posted, attempts: 1, sealedMs: now - second, failingSince: undefined, nowMs: now, ...said }
+  const tried = { posted, attempts: 1, firstTriedMs: now - second, failingSince: undefined, nowMs: now, ...said }
   return judge(tried, { ...defaults, ...its }, randomness)
 }
 
@@ -30,7 +30,7 @@ const waitOf = (...said: Parameters<typeof verdict>): number => {
 
 test.each([200, 201, 202, 204, 206, 299])('%i is delivered, whatever went before', (status) => {
   expect(verdict(answered(status))).toEqual({ became: 'delivered' })
-  const late = { attempts: 1_000, sealedMs: 0, failingSince: 0 }
+  const late = { attempts: 1_000, firstTriedMs: 0, failingSince: 0 }
   expect(verdict(answered(status), late, { maxAttempts: 1 })).toEqual({ became: 'delivered' })
 })
 
@@ -49,7 +49,7 @@ test('no answer is tried again, with its problem as the reason', () => {
 test('410 disables the webhook and keeps the batch, also when it would have been given up', () => {
   const gone = { became: 'back', disable: 'it answered 410 Gone' }
   expect(verdict(answered(410))).toEqual(gone)
-  expect(verdict(answered(410), { attempts: 99, sealedMs: 0, failingSince: 0 }, { maxAttempts: 3 })).toEqual(gone)
+  expect(verdict(answered(410), { attempts: 99, firstTriedMs: 0, failingSince: 0 }, { maxAttempts: 3 })).toEqual(gone)
 })
 
 describe('the wait', () => {
@@ -104,10 +104,10 @@ describe('the wait', () => {
 
 describe('giving up', () => {
   test('by age, counted from when the batch was sealed', () => {
-    expect(verdict(failed, { sealedMs: now - 3 * day + 1 }).became).toBe('failed')
+    expect(verdict(failed, { firstTriedMs: now - 3 * day + 1 }).became).toBe('failed')
     const dead = { became: 'dead', reason: 'connection refused' }
-    expect(verdict(failed, { sealedMs: now - 3 * day })).toEqual(dead)
-    expect(verdict(answered(500), { sealedMs: now - hour }, { giveUpAfterMs: hour })).toEqual({
+    expect(verdict(failed, { firstTriedMs: now - 3 * day })).toEqual(dead)
+    expect(verdict(answered(500), { firstTriedMs: now - hour }, { giveUpAfterMs: hour })).toEqual({
       ...{ became: 'dead', reason: 'it answered 500' },
     })
   })
@@ -125,7 +125,7 @@ describe('disabling', () => {
     expect(verdict(failed, { failingSince: now - 5 * day + 1 }).became).toBe('failed')
     const disabled = { became: 'back', disable: 'no attempt was good for 5d' }
     expect(verdict(failed, { failingSince: now - 5 * day })).toEqual(disabled)
-    const old = { failingSince: now - 5 * day, sealedMs: 0, attempts: 99 }
+    const old = { failingSince: now - 5 * day, firstTriedMs: 0, attempts: 99 }
     expect(verdict(failed, old, { maxAttempts: 1 })).toEqual(disabled)
     const short = verdict(failed, { failingSince: now - 2 * minute }, { disableAfterMs: 90 * second })
     expect(short).toEqual({ became: 'back', disable: 'no attempt was good for 90s' })

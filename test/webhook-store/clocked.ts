@@ -9,6 +9,7 @@ import { runScript } from '../../src/redis/script.ts'
 import { type Batch, readBatch } from '../../src/sinks/webhook/batch.ts'
 import {
   acceptScript,
+  announcedScript,
   dropScript,
   type Ended,
   type Gathered,
@@ -72,7 +73,7 @@ export async function clockedShard() {
     events: readonly (string | { text: string; sequence: number })[],
     { from = 1, partition = 0, wrap = plainWrap, revision = 1, born = 1 } = {},
   ): Gathered => ({
-    ...{ name, revision, born, wrap, first: from, last: from + events.length - 1 },
+    ...{ name, revision, born, wrap, last: from + events.length - 1 },
     events: events.map((event, i) => {
       const { text, sequence } = typeof event === 'string' ? { text: event, sequence: 0 } : event
       return { sequence, piece: `${partition}-${from + i} ${text}` }
@@ -117,8 +118,9 @@ export async function clockedShard() {
       (await work([ending(batch, became, said)], undefined)).settled,
     renew: (tokens: readonly string[], leaseMs = 10_000) =>
       runScript(redis, renewScript, { ...ground(), tokens, leaseMs }),
-    pause: (act: 'pause' | 'disable' | 'resume', name: string, why = '') =>
-      runScript(redis, pauseScript, { ...ground(), act, name, why }),
+    pause: (act: 'pause' | 'resume', name: string) => runScript(redis, pauseScript, { ...ground(), act, name }),
+    announced: (name: string, disabledAt: string) =>
+      runScript(redis, announcedScript, { ...ground(), name, disabledAt }),
     letters: (act: 'redrive' | 'discard', ...ids: string[]) =>
       runScript(redis, lettersScript, { ...ground(), act, ids }),
     rotate: (name: string, secret: string, overlapMs = 500) =>

@@ -56,7 +56,8 @@ export class Invariants {
     if (known) return known
     const batch = readBatch(text)
     const before = this.#batches.get(batch.id) ?? batch
-    holds(isDeepStrictEqual({ ...batch, attempts: 0 }, { ...before, attempts: 0 }), `W04: ${batch.id} has changed`)
+    const untried = { attempts: 0, firstTriedMs: undefined }
+    holds(isDeepStrictEqual({ ...batch, ...untried }, { ...before, ...untried }), `W04: ${batch.id} has changed`)
     this.#batches.set(batch.id, batch)
     this.#texts.set(text, batch)
     return batch

@@ -16,8 +16,8 @@ const bugs: [of: string, bugs: Bug[]][] = [
       ['a newer revision is not remembered', 'if its_revision > hook.revision then', 'if false then'],
       [
         'a replay is applied to the route',
-        "if replay == '' then return redis.call('HSET'",
-        "do return redis.call('HSET'",
+        "if replay == '' then\n      redis.call('HSET'",
+        "if true then\n      redis.call('HSET'",
       ],
     ],
   ],
@@ -44,7 +44,12 @@ const bugs: [of: string, bugs: Bug[]][] = [
   [
     'endings',
     [
-      ['a stale one counts', "if is_stale then return tally(hook, 'stale', 1) end", ''],
+      ['a stale one counts', 'if is_stale then return ends_late(hook, argv[at + 6]) end', ''],
+      [
+        'a stale one is logged each time it is said',
+        " or redis.call('LPOS', attempts_prefix .. hook.name, attempt)",
+        '',
+      ],
       ['a failure is known too late', "redis.call('HINCRBY', hook.key, 'failures', 1)", "tally(hook, 'failures', 1)"],
       ['a good one does not heal', "redis.call('HDEL', hook.key, 'failures', 'failingSince')", ''],
       ['what died is in the backlog', "tally(hook, 'dead', events)\n    backlog_grows(hook, -events)", ''],
@@ -76,6 +81,7 @@ const bugs: [of: string, bugs: Bug[]][] = [
         'not waiting',
       ],
       ['a changed limit is not heard of', "'maxEvents', max_events, ", ''],
+      ['a changed wait is not heard of by what is open', 'if opened then is_due_at', 'if false then is_due_at'],
       ['what is held stays when its webhook goes', 'forget_open()\nforget_held()', 'forget_open()'],
       ['what is to be tried again stays when its webhook goes', 'forget_later()\nlocal steps', 'local steps'],
       [

@@ -110,6 +110,7 @@ export class ReferenceShard extends ReferenceStore {
     const known = this.hooks.get(name)
     if (known) {
       Object.assign(known, { limits, defined: revision, revision: Math.max(known.revision, revision) })
+      for (const open of known.open.values()) open.due = open.opened + limits.maxWaitMs
       return 'raised'
     }
     const counts = Object.fromEntries(counters.map((counter) => [counter, 0])) as Record<Counter, number>
@@ -132,7 +133,9 @@ export class ReferenceShard extends ReferenceStore {
     hook.revision = revision
     const job = `${replay} ${partition}`
     const applied = (replay ? this.replays.get(job) : hook.applied.get(partition)) ?? 0
-    if (applied >= last) return { kind: 'accepted' as const, events: 0 }
+    const { counts } = hook
+    if (applied >= last) return { kind: 'accepted' as const, events: 0, dropped: 0 }
+    const droppedBefore = counts.dropped
     const fresh = events.filter(({ piece }) => seqOf(piece) > applied)
     for (const { sequence, piece } of fresh) this.#gather(hook, String(sequence), wrap, piece)
     for (const sequence of new Set(fresh.map((event) => String(event.sequence)))) this.#sealIfDue(hook, sequence)
@@ -142,7 +145,8 @@ export class ReferenceShard extends ReferenceStore {
       if (!this.#dropOne(hook)) break
     if (replay) this.replays.set(job, last)
     else hook.applied.set(partition, last)
-    return { kind: 'accepted' as const, events: fresh.length }
+    const dropped = counts.dropped - droppedBefore
+    return { kind: 'accepted' as const, events: fresh.length, dropped }
   }
 
   #gather(hook: Hook, sequence: string, wrap: string, piece: string): void {
@@ -228,6 +232,8 @@ export class ReferenceShard extends ReferenceStore {
     const batch = this.batches.get(id)
     const hook = batch && this.hooks.get(batch.hook)
     if (!hook) return
+    // What was logged before is said again.
+    if (isStale && (attempt === '' || hook.attempts.includes(attempt))) return
     if (attempt !== '') {
       hook.attempts.unshift(attempt)
       hook.counts.attempts += 1
@@ -242,8 +248,9 @@ export class ReferenceShard extends ReferenceStore {
   }
 
   readonly #endings: Record<Ended['became'], (hook: Hook, batch: SealedBatch) => void> = {
-    delivered: (hook, { id, pieces }) => {
+    delivered: (hook, { id, sequence, pieces }) => {
       this.#become(id, 'gone')
+      hook.failed.delete(sequence)
       hook.counts.delivered += pieces.length
       hook.counts.backlog -= pieces.length
       hook.facts.set('deliveredAt', String(this.now))
@@ -255,8 +262,9 @@ export class ReferenceShard extends ReferenceStore {
       this.#fails(hook)
       hook.failed.set(sequence, id)
     },
-    dead: (hook, { id, pieces }) => {
+    dead: (hook, { id, sequence, pieces }) => {
       this.#become(id, 'dead')
+      hook.failed.delete(sequence)
       this.#fails(hook)
       hook.counts.dead += pieces.length
       hook.counts.backlog -= pieces.length

@@ -72,7 +72,7 @@ export const step = fc.oneof(
   }),
   of(1, { do: is('renew'), lease }),
   of(7, { do: is('wait'), ms: fc.constantFrom(1, 60, 400, 1_500) }),
-  of(3, { do: is('pause'), name, act: fc.constantFrom('pause' as const, 'disable' as const, 'resume' as const) }),
+  of(3, { do: is('pause'), name, act: fc.constantFrom('pause' as const, 'resume' as const) }),
   of(1, { do: is('resume'), name }),
   of(2, { do: is('letters'), act: fc.constantFrom('redrive' as const, 'discard' as const), letters: batches }),
   of(1, { do: is('drop'), name, bytes: fc.constantFrom(1, 300, 10_000), most: fc.constantFrom(1, 2, 100) }),

@@ -193,9 +193,8 @@ export class Walk {
   }
 
   async #accept(partition: number, deliveries: readonly Delivered[], replay = ''): Promise<void> {
-    const gathered = deliveries.map((delivery) => ({ ...delivery, first: 0 }))
     const expected = this.#reference.gatherAll(partition, deliveries, replay)
-    same(await this.#run(acceptScript, { replay, partition, deliveries: gathered }), expected)
+    same(await this.#run(acceptScript, { replay, partition, deliveries }), expected)
     if (replay === '') this.#last = { partition, delivery: deliveries[0]! }
   }
 
@@ -312,12 +311,11 @@ export class Walk {
     same(await this.#run(renewScript, { leaseMs, tokens: [token] }), lost)
   }
 
-  async #pause({ name, act }: { name: string; act: 'pause' | 'disable' | 'resume' }): Promise<void> {
+  async #pause({ name, act }: { name: string; act: 'pause' | 'resume' }): Promise<void> {
     const isThere = this.#reference.hooks.has(name)
     if (isThere && act === 'pause') this.#reference.pause(name)
-    else if (isThere && act === 'disable') this.#reference.disable(name, 'by hand')
     else if (isThere) this.#reference.resumeHook(name)
-    same(await this.#run(pauseScript, { act, name, why: 'by hand' }), isThere ? 'done' : 'gone')
+    same(await this.#run(pauseScript, { act, name }), isThere ? 'done' : 'gone')
   }
 
   async #letters({ act, letters }: StepOf<'letters'>): Promise<void> {

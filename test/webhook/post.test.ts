@@ -386,8 +386,26 @@ describe('connections', () => {
       const attempt = new Attempt(new URL('http://127.0.0.1/'), requestTo('http://127.0.0.1/'), limits, resolve)
       attempt.waitsAt({ left: (_, isReusable) => left.push(isReusable) })
     })
-    expect(answer).toEqual(failed('no free connection within 0.05 s'))
+    expect(answer).toEqual({ ...failed('no free connection within 0.05 s'), isUnsent: true })
     expect(left).toEqual([false])
+  })
+
+  test('the time that one was in line is not taken from its answer', async () => {
+    const at = await receiver((socket) => socket.on('data', () => setTimeout(() => socket.write(ok), 250)))
+    const poster = posterOf({ connectionsPerEndpoint: 1, totalMs: 400 })
+    const answers = await Promise.all([1, 2].map(() => poster.post(requestTo(at.url))))
+    expect(answers).toEqual(answers.map(() => answered(200, 'ok')))
+    for (const { tookMs } of answers) expect(tookMs).toBeLessThan(400)
+  })
+
+  test('there are as many as a request asks for, from then on', async () => {
+    const at = await receiver(mute)
+    const poster = posterOf({ connectionsPerEndpoint: 1 })
+    const posts = [1, 1, 3, 1, 1].map((connections) => poster.post({ ...requestTo(at.url), connections }))
+    await eventually(() => at.open.size === 3)
+    await poster.close()
+    expect(await Promise.all(posts)).toHaveLength(5)
+    expect(at.accepted()).toBe(3)
   })
 
   test('one whose request failed is not used again, and its place is free', async () => {

@@ -4,11 +4,11 @@
 -- ARGV[9] replay       key of the replay; '' takes events as they are routed
 -- ARGV[10] partition   of all events
 -- ARGV[11] most_drops  how many batches may be dropped for a subscription that keeps more than it may
--- ARGV[12…] deliveries, each: subscription, its revision, its born, seq of the first event, of the last one, "<format>\n<start>\n<end>",
---                      how many events follow, each: its sequence, "<event id> <event>"
+-- ARGV[12…] deliveries, each: subscription, its revision, its born, seq of the last event, "<format>\n<start>\n<end>", how many events follow,
+--                      each: its sequence, "<event id> <event>"
 --
 -- Replies with one for each delivery, in their order:
---         {'accepted', events}    how many were new
+--         {'accepted', events, dropped}  how many were new; how many gave way because it keeps no more
 --         {'outdated', revision}  the subscription has changed: match again; nothing of it written
 --         {'gone'}                there is none, or one of an earlier subscription of that name; nothing of it written
 
@@ -21,20 +21,29 @@ local function applied_of(hook)
   return tonumber(redis.call('HGET', hook.key, 'applied:' .. partition) or 0)
 end
 
-local function apply(hook, last)
-  if replay == '' then return redis.call('HSET', hook.key, 'applied:' .. partition, last) end
-  redis.call('HSET', replay, partition, last)
-  redis.call('PEXPIRE', replay, replay_ms)
+-- Written when the events are: a call that ends with an error takes them again.
+local taken = {}
+local function apply()
+  for _, one in ipairs(taken) do
+    if replay == '' then
+      redis.call('HSET', one.key, 'applied:' .. partition, one.last)
+    else
+      redis.call('HSET', replay, partition, one.last)
+      redis.call('PEXPIRE', replay, replay_ms)
+    end
+  end
 end
 
+-- Answers how many events.
 local function drop_what_is_too_much(hook)
-  local drops = 0
+  local drops, before = 0, hook.counts.dropped
   while hook.backlog > hook.keep_events and drops < most_drops and drop_batch(hook) do drops = drops + 1 end
+  return hook.counts.dropped - before
 end
 
 local function deliver(at, events)
   local hook, its_revision, its_born = hook_of(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local last, wrap = ARGV[at + 4], ARGV[at + 5]
+  local last, wrap = ARGV[at + 3], ARGV[at + 4]
   if not hook or its_born > hook.born then return {'gone'} end
   if its_revision < hook.revision or its_born < hook.born then return {'outdated', hook.revision} end
   if its_revision > hook.revision then
@@ -42,10 +51,10 @@ local function deliver(at, events)
     redis.call('HSET', hook.key, 'revision', format('%.0f', its_revision))
   end
   local applied = applied_of(hook)
-  if applied >= tonumber(last) then return {'accepted', 0} end
+  if applied >= tonumber(last) then return {'accepted', 0, 0} end
 
   local entered, touched = 0, {}
-  for i = at + 7, at + 5 + 2 * events, 2 do
+  for i = at + 6, at + 4 + 2 * events, 2 do
     local piece = ARGV[i + 1]
     if tonumber(match(piece, '^%d+%-(%d+) ')) > applied then
       local batch = open_batch(hook, ARGV[i])
@@ -57,21 +66,22 @@ local function deliver(at, events)
   for i = 1, #touched do seal_if_due(touched[i]) end
   tally(hook, 'in', entered)
   backlog_grows(hook, entered)
-  drop_what_is_too_much(hook)
-  apply(hook, last)
-  return {'accepted', entered}
+  local dropped = drop_what_is_too_much(hook)
+  taken[#taken + 1] = {key = hook.key, last = last}
+  return {'accepted', entered, dropped}
 end
 
 local replies, at = {}, 12
 while at <= #ARGV do
-  local events = tonumber(ARGV[at + 6])
+  local events = tonumber(ARGV[at + 5])
   replies[#replies + 1] = deliver(at, events)
-  at = at + 7 + 2 * events
+  at = at + 6 + 2 * events
 end
 if revision then
   save_batches()
   save_hooks()
   save()
+  apply()
   if newly_ready > 0 then wake_idle(math.min(newly_ready, 1000)) end
 end
 return replies

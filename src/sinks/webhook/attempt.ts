@@ -14,7 +14,8 @@ import { NotInTime, problemOf } from './problem.ts'
 
 export type Posted =
   | { kind: 'answered'; status: number; retryAfterMs: number | undefined; excerpt: string; tookMs: number }
-  | { kind: 'failed'; problem: string; tookMs: number }
+  /** `isUnsent`: it had no connection in its time, so its receiver never heard of it. */
+  | { kind: 'failed'; problem: string; tookMs: number; isUnsent?: true }
 
 export interface PostRequest {
   url: string
@@ -22,12 +23,14 @@ export interface PostRequest {
   body: string
   /** In place of the poster's. */
   totalMs?: number
+  /** To its origin there may be so many, if that is more than the poster's. */
+  connections?: number
   /** Ends it as soon as it fires. */
   signal?: AbortSignal
 }
 
 export interface AttemptLimits {
-  /** Until status and headers are there, waiting for a connection included. */
+  /** Until status and headers are there, from when it has a connection on; and for having one. */
   totalMs: number
   bodyMs: number
   maxResponseBytes: number
@@ -48,7 +51,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
   readonly #limits: AttemptLimits
   readonly #settle: (posted: Posted) => void
   readonly #signal: AbortSignal | undefined
-  readonly #startedAt = performance.now()
+  #startedAt = performance.now()
   #timer: NodeJS.Timeout
   #holder: Holder | undefined
   #isWaiting = true
@@ -77,6 +80,10 @@ export class Attempt implements Dispatcher.DispatchHandler {
   sentBy(holder: Holder): void {
     this.#holder = holder
     this.#isWaiting = false
+    // How long it was in line is nothing to its receiver.
+    this.#startedAt = performance.now()
+    clearTimeout(this.#timer)
+    this.#timer = setTimeout(this.#late, this.#limits.totalMs)
   }
 
   /** Nothing more is waited for: it was answered if there is a status, else this is why not. */
@@ -120,7 +127,10 @@ export class Attempt implements Dispatcher.DispatchHandler {
   }
 
   readonly #late = (): void => {
-    this.stop(new NotInTime(this.#isWaiting ? 'free connection' : 'answer', this.#limits.totalMs).message)
+    const { totalMs } = this.#limits
+    if (!this.#isWaiting) return this.stop(new NotInTime('answer', totalMs).message)
+    const problem = new NotInTime('free connection', totalMs).message
+    this.#end({ kind: 'failed', problem, tookMs: this.#tookMs(), isUnsent: true }, false)
   }
 
   readonly #aborted = (): void => this.stop('stopped before there was an answer')

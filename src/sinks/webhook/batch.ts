@@ -11,6 +11,8 @@ export interface Batch {
   /** ms. */
   openedMs: number
   sealedMs: number
+  /** ms at which its first attempt began; undefined while none has ended. */
+  firstTriedMs: number | undefined
   format: Format
   /** How many. */
   events: number
@@ -34,7 +36,8 @@ export function batchOf(item: Item): Batch {
   const { format, events, opened, ids } = JSON.parse(envelope.slice(0, end)) as BatchHeader
   return {
     ...{ id: item.id, subscription: item.lane, sequence: item.key!, attempts: item.attempts },
-    ...{ openedMs: opened, sealedMs: item.enqueuedMs, format, events, ids: ids.split(',') },
+    ...{ openedMs: opened, sealedMs: item.enqueuedMs, firstTriedMs: item.firstClaimedMs || undefined },
+    ...{ format, events, ids: ids.split(',') },
     body: envelope.slice(end + 1),
   }
 }

@@ -25,13 +25,16 @@ const perPage = 20
 export function createDeadView(ask: AskWebhook): WebhookDeadView {
   const settle = (name: string, which: DeadChoice, act: 'redrive' | 'discard') =>
     ask(name, async (webhook) => {
-      const chosen = new Set(await chosenIds(() => lettersOf(webhook.shard, webhook.subscription.name), which))
-      const ids: string[] = []
-      // Ids that someone names may be another webhook's: they lie in the same shard.
-      for await (const { id } of lettersOf(webhook.shard, webhook.subscription.name)) if (chosen.has(id)) ids.push(id)
+      const { shard, subscription } = webhook
+      const chosen = await chosenIds(() => lettersOf(shard, subscription.name), which)
       let settled = 0
-      for (let at = 0; at < ids.length; at += perPage)
-        settled += await webhook.shard.run(lettersScript, { act, ids: ids.slice(at, at + perPage) })
+      for (let at = 0; at < chosen.length; at += perPage) {
+        const page = chosen.slice(at, at + perPage)
+        const texts = await shard.dead(page)
+        // Ids that someone names may be another webhook's: they lie in the same shard.
+        const ids = page.filter((_, i) => texts[i] && readLetter(texts[i]).item.lane === subscription.name)
+        settled += await shard.run(lettersScript, { act, ids })
+      }
       return settled
     })
   return {

@@ -94,20 +94,23 @@ export function headersFor({ id, format, body }: RequestAbout, endpoint: Endpoin
   }
 }
 
+/** Undefined when there was no attempt: all connections there are taken, which says nothing of the receiver. */
 export async function deliver(
   context: DeliverContext,
   batch: Batch,
   endpoint: Endpoint,
   signal: AbortSignal,
-): Promise<Delivered> {
+): Promise<Delivered | undefined> {
   const { settings, failingSince } = endpoint
+  const beganMs = context.nowMs()
   const posted = await context.poster.post({
-    ...{ url: settings.url, body: batch.body, signal, totalMs: settings.timeoutMs },
-    headers: headersFor(batch, endpoint, context.nowMs()),
+    ...{ url: settings.url, body: batch.body, signal, totalMs: settings.timeoutMs, connections: settings.parallel },
+    headers: headersFor(batch, endpoint, beganMs),
   })
+  if (posted.kind === 'failed' && posted.isUnsent) return undefined
   const nowMs = context.nowMs()
   const attempts = batch.attempts + 1
-  const tried = { posted, attempts, sealedMs: batch.sealedMs, failingSince, nowMs }
+  const tried = { posted, attempts, firstTriedMs: batch.firstTriedMs ?? beganMs, failingSince, nowMs }
   const verdict = judge(tried, settings, context.randomness)
   return { verdict, attempt: attemptOf(posted, verdict, { nowMs, batch: batch.id, attempts, events: batch.events }) }
 }

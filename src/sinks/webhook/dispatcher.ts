@@ -13,17 +13,16 @@
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
-import type { Telemetry } from '../../runtime/telemetry.ts'
+import type { AnnounceContext } from './announcements.ts'
 import type { Poster } from './post.ts'
 import { type Shards, shardOf } from './shard.ts'
 import { ShardDispatch } from './shard-dispatch.ts'
 
-export interface DispatchContext {
+export interface DispatchContext extends AnnounceContext {
   clock: Clock
   /** For what waits for an answer. */
   network: Clock
   randomness: Randomness
-  telemetry: Telemetry
   connection: Connection
   hints: Hints
   shards: Shards
@@ -31,8 +30,6 @@ export interface DispatchContext {
   worker: string
   start: string
   leaseMs: number
-  /** Tells that a webhook was disabled, once however often it is asked to. */
-  announce(name: string, why: string, atMs: number): Promise<void>
 }
 
 export class Dispatcher {
@@ -77,7 +74,6 @@ export class Dispatcher {
     this.#ended = true
     this.#unlisten()
     await Promise.all([...this.#shards.values()].map((dispatch) => dispatch.close(deadlineMs)))
-    await this.#context.poster.close()
   }
 }
 
@@ -123,6 +119,8 @@ export class Slots {
     const n = isPassed ? 0 : Math.min(wanted, this.free)
     if (n === 0) this.#waiting.add(taker)
     this.#taken += n
+    // Who was passed because of one that then took less than there is.
+    if (n > 0 && this.free > 0 && this.#waiting.size > 0) this.#offerSoon()
     return n
   }
 
@@ -142,7 +140,11 @@ export class Slots {
   release(n: number, failing?: string): void {
     this.#taken -= n
     if (failing !== undefined) this.#failing.delete(failing)
-    if (n === 0 || this.#isOffering) return
+    if (n > 0) this.#offerSoon()
+  }
+
+  #offerSoon(): void {
+    if (this.#isOffering) return
     this.#isOffering = true
     // What else ends in this turn of the event loop goes along.
     setImmediate(() => {

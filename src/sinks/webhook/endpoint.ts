@@ -1,5 +1,6 @@
 /**
- * The connections to one origin: at most so many, each with one request at a time; the others wait in line.
+ * The connections to one origin: at most so many, or as many as one of its webhooks has sequences; each with one request at a time, the others
+ * wait in line.
  *
  *   free   its last answer was read to the end; it is closed when nothing was sent for a while, or by the receiver
  *   taken  it has an attempt, and is connected or about to be
@@ -29,11 +30,13 @@ export class Endpoint implements Holder {
   readonly #connections = new Set<Connection>()
   readonly #free: Connection[] = []
   readonly #waiting = new Set<Attempt>()
+  #most: number
 
   constructor(origin: string, guard: Guard, limits: EndpointLimits, onEmpty: (endpoint: Endpoint) => void) {
     this.#origin = origin
     this.#guard = guard
     this.#limits = limits
+    this.#most = limits.connections
     this.#onEmpty = onEmpty
   }
 
@@ -42,7 +45,9 @@ export class Endpoint implements Holder {
     return this.#waiting.size === 0 && this.#free.length === this.#connections.size
   }
 
-  send(attempt: Attempt): void {
+  /** `connections`: there may be so many, from now on. */
+  send(attempt: Attempt, connections = 0): void {
+    this.#most = Math.max(this.#most, connections)
     const connection = this.#place()
     if (connection) return connection.send(attempt)
     attempt.waitsAt(this)
@@ -86,7 +91,7 @@ export class Endpoint implements Holder {
 
   #place(): Connection | undefined {
     const free = this.#free.pop()
-    if (free || this.#connections.size >= this.#limits.connections) return free
+    if (free || this.#connections.size >= this.#most) return free
     const connection = new Connection(this, this.#origin, this.#guard, this.#limits)
     this.#connections.add(connection)
     return connection

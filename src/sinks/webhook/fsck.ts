@@ -66,8 +66,6 @@ function batchProblems({ fields, open, sealed }: SeenHook): string[] {
     if (dueMs === undefined) problems.push(`its open batch of sequence ${sequence} has no deadline`)
     if (counted !== there)
       problems.push(`its open batch of sequence ${sequence} has ${there} events, but counts ${counted}`)
-    if (there >= Number(fields.maxEvents) && counted === there)
-      problems.push(`its open batch of sequence ${sequence} is full with ${there} events, and not sealed`)
   }
   for (const field of Object.keys(fields))
     if (/^open:/.test(field) && !open.some(({ sequence }) => field === `open:${sequence}`))

@@ -12,7 +12,7 @@
 -- KEYS[17] definitions  hash  subscription -> JSON, for whoever dispatches: too long for the hash below, which is small in memory as long
 --                             as none of its values has more than 64 bytes
 -- ARGV[6] hook_prefix   .. subscription: hash, what is known of it: revision, born, defined, secrets, maxEvents, maxWaitMs,
---                       maxBytes, keepEvents, sequences (how many); applied:<partition>; open:<sequence> -> "<opened ms> <events> <bytes>"; later:<sequence> -> id
+--                       maxBytes, keepEvents, sequences (how many); declared (SHA-1 of the secret that the definition has); applied:<partition>; open:<sequence> -> "<opened ms> <events> <bytes>"; later:<sequence> -> id
 --                       of the batch that waits to be tried again; backlog (events that are here), in, delivered, dead, dropped (events,
 --                       ever); batches, attempts, throttled, stale (ever); failures (in a row), failingSince, deliveredAt (ms);
 --                       paused (ms), disabled (why), disabledAt (ms)
@@ -105,11 +105,12 @@ local function open_batch(hook, sequence)
   local batch = open_batches[member]
   if batch then return batch end
   local opened, events, bytes = match(redis.call('HGET', hook.key, 'open:' .. sequence) or '', '^(%d+) (%d+) (%d+)$')
-  batch = {
-    hook = hook, sequence = sequence, member = member, opened = tonumber(opened or 0), events = tonumber(events or 0),
-    bytes = tonumber(bytes or 0), stored = tonumber(events or 0), fresh = {},
-  }
-  if batch.stored > 0 then batch.wrap = redis.call('LINDEX', open_key(batch), 0) end
+  batch = {hook = hook, sequence = sequence, member = member, opened = 0, events = 0, bytes = 0, stored = 0, fresh = {}}
+  batch.wrap = events and redis.call('LINDEX', open_key(batch), 0)
+  -- One that is counted and not there is spoiled, and for fsck: it must not stop the others.
+  if batch.wrap then
+    batch.opened, batch.events, batch.bytes, batch.stored = tonumber(opened), tonumber(events), tonumber(bytes), tonumber(events)
+  end
   open_batches[member] = batch
   return batch
 end
@@ -163,7 +164,14 @@ local function seal_if_due(batch)
   if is_due(batch) and not is_busy(lane_of(batch.hook.name), batch.sequence) then seal(batch) end
 end
 
--- What was not sealed is kept. Whoever dispatches hears of a deadline that is the first.
+-- Whoever dispatches hears of a deadline that is the first.
+local function is_due_at(member, ms)
+  local due = format('%.0f', ms)
+  redis.call('ZADD', deadlines, due, member)
+  if redis.call('ZRANGE', deadlines, 0, 0)[1] == member then redis.call('PUBLISH', wake, '@' .. due) end
+end
+
+-- What was not sealed is kept.
 local function save_batches()
   for _, batch in pairs(open_batches) do
     local key, was_there = open_key(batch), batch.stored > 0 or batch.is_emptied
@@ -178,11 +186,7 @@ local function save_batches()
       in_pieces('RPUSH', key, batch.fresh)
       redis.call('HSET', batch.hook.key, 'open:' .. batch.sequence,
         format('%.0f', batch.opened) .. ' ' .. batch.events .. ' ' .. format('%.0f', batch.bytes))
-      if batch.stored == 0 then
-        local due = format('%.0f', batch.opened + batch.hook.max_wait)
-        redis.call('ZADD', deadlines, due, batch.member)
-        if redis.call('ZRANGE', deadlines, 0, 0)[1] == batch.member then redis.call('PUBLISH', wake, '@' .. due) end
-      end
+      if batch.stored == 0 then is_due_at(batch.member, batch.opened + batch.hook.max_wait) end
     end
   end
   open_batches = {}
@@ -194,12 +198,13 @@ local function seal_due(most)
   for i = 1, #due do
     local name, sequence = match(due[i], '^(%S+) (%S+)$')
     local hook = hook_of(name)
-    if not hook then
+    local batch = hook and open_batch(hook, sequence)
+    if not batch or batch.events == 0 then
       redis.call('ZREM', deadlines, due[i])
     elseif is_busy(lane_of(name), sequence) then
       redis.call('ZADD', deadlines, now + look_again_ms, due[i])
     else
-      seal(open_batch(hook, sequence))
+      seal(batch)
     end
   end
   save_batches()

@@ -15,27 +15,29 @@ if not revision or not hook then return {'gone'} end
 
 local lane, sealed, opened = lane_of(name), {}, {}
 
-local function see(place, item, ...)
+-- A body is long: what would not be shown is not read.
+local function see(place, key, field, ...)
+  local item = #sealed < most and redis.call('HGET', key, field)
   local headers = item and match(item, '^([^\n]*\n[^\n]*)\n')
-  if headers and #sealed < most then sealed[#sealed + 1] = {place, headers, #item, ...} end
+  if headers then sealed[#sealed + 1] = {place, headers, #item, ...} end
 end
 
-for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
+for _, token in ipairs(most > 0 and held_of[lane] > 0 and redis.call('ZRANGE', leases, 0, -1) or {}) do
   local lease = read_lease(token)
   for i = 1, lease and lease.size or 0 do
     if lease.names[i] == name then
       local until_ms = format('%.0f', redis.call('ZSCORE', leases, token))
-      see('held', redis.call('HGET', items_at, lease.fields[i]), match(lease.holder, '^%S+'), lease.claimed, until_ms)
+      see('held', items_at, lease.fields[i], match(lease.holder, '^%S+'), lease.claimed, until_ms)
     end
   end
 end
-if ranked_of[lane] > 0 then
+if ranked_of[lane] > 0 and most > 0 then
   for _, place in ipairs(redis.call('ZRANGE', ranked_prefix .. name, 0, most - 1)) do
-    see('waiting', redis.call('HGET', items_at, name .. ' ' .. place))
+    see('waiting', items_at, name .. ' ' .. place)
   end
 end
 for place = head_of[lane], math.min(tail_of[lane], head_of[lane] + most) - 1 do
-  see('waiting', redis.call('HGET', items_at, place_field(name, place)))
+  see('waiting', items_at, place_field(name, place))
 end
 for sequence = 0, hook.sequences - 1 do
   local due = redis.call('ZSCORE', deadlines, name .. ' ' .. sequence)
@@ -43,12 +45,12 @@ for sequence = 0, hook.sequences - 1 do
   if due or events > 0 then opened[#opened + 1] = {tostring(sequence), due and format('%.0f', due) or '', events} end
   local id = redis.call('HGET', hook.key, 'later:' .. sequence)
   local tried_at = id and redis.call('ZSCORE', later, id)
-  if tried_at then see('later', redis.call('HGET', later_items, id), format('%.0f', tried_at)) end
+  if tried_at then see('later', later_items, id, format('%.0f', tried_at)) end
   local field = object_field(lane, tostring(sequence))
   load_objects({field})
   if first_behind[field] then
     for place = first_behind[field], math.min(next_behind[field], first_behind[field] + most) - 1 do
-      see('behind', redis.call('HGET', behind, field .. ' ' .. struct.pack('>I6', place)))
+      see('behind', behind, field .. ' ' .. struct.pack('>I6', place))
     end
   end
 end

@@ -10,29 +10,30 @@
 -- ARGV[15] max_bytes     of a batch
 -- ARGV[16] keep_events   beyond which the oldest batches are dropped
 -- ARGV[17] sequences     how many it has
--- ARGV[18] given         secret that the definition has; '' for none
+-- ARGV[18] given         secret that the definition has; '' for none. The same as in the definition before, it changes nothing: it may have
+--                        been rotated since
 -- ARGV[19] made          secret for a new one without
 -- ARGV[20] overlap_ms    how long the secret before it goes on being used
 -- ARGV[21…] applied      seq per partition up to which everything counts as taken, for a new one
 --
 -- Replies {'made'}, {'raised'}
---         {'outdated', revision}  it knows a newer definition, or this one; nothing written
+--         {'outdated', revision}  it knows a newer definition, or this one, or is being removed; nothing written
 --         {'left'}                one is left of an earlier subscription of that name: it has to be removed first; nothing written
 
 local name, its_revision, its_born, definition = ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12]
 local max_events, max_wait_ms, max_bytes, keep_events, sequences = ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]
 local given, made, overlap_ms = ARGV[18], ARGV[19], tonumber(ARGV[20])
 local key = hook_prefix .. name
-local known_of_it = redis.call('HMGET', key, 'defined', 'born', 'secrets', 'revision')
+local known_of_it = redis.call('HMGET', key, 'defined', 'born', 'secrets', 'revision', 'declared')
 local its_defined, lived = tonumber(known_of_it[1] or -1), tonumber(known_of_it[2])
 
 if lived and its_born > lived then return {'left'} end
-if its_defined >= its_revision or lived and its_born < lived then return {'outdated', its_defined} end
+if its_defined >= its_revision or lived and (its_born < lived or not known_of_it[4]) then return {'outdated', its_defined} end
 
-local secrets = known_of_it[3]
+local secrets, declared = known_of_it[3], given ~= '' and redis.sha1hex(given)
 if not secrets then
   secrets = '0 ' .. (given ~= '' and given or made)
-elseif given ~= '' then
+elseif declared and declared ~= known_of_it[5] then
   secrets = with_secret(secrets, given, overlap_ms)
 end
 
@@ -44,7 +45,15 @@ redis.call('HSET', definitions, name, definition)
 redis.call('HSET', key, 'revision', format('%.0f', math.max(tonumber(known_of_it[4] or 0), its_revision)), 'born', ARGV[11], 'defined', ARGV[10],
   'maxEvents', max_events, 'maxWaitMs', max_wait_ms, 'maxBytes', max_bytes, 'keepEvents', keep_events, 'sequences', sequences,
   'secrets', secrets)
-if lived then return {'raised'} end
+if declared then redis.call('HSET', key, 'declared', declared) else redis.call('HDEL', key, 'declared') end
+if lived then
+  for _, field in ipairs(redis.call('HKEYS', key)) do
+    local sequence = match(field, '^open:(.*)$')
+    local opened = sequence and match(redis.call('HGET', key, field), '^%d+')
+    if opened then is_due_at(name .. ' ' .. sequence, opened + max_wait_ms) end
+  end
+  return {'raised'}
+end
 redis.call('HINCRBY', store, 'hooks', 1)
 for i = 21, #ARGV do redis.call('HSET', key, 'applied:' .. i - 21, ARGV[i]) end
 return {'made'}

@@ -50,7 +50,7 @@ export interface WebhookOptions<P extends Pattern = Pattern> {
   secret?: string
   /** Sent as the user name of HTTP Basic authentication, with the password x. */
   basic?: string
-  /** How long a request may take in all. Default 20s. */
+  /** How long a request may take, from when it has a connection. Default 20s. */
   timeout?: Duration
   /** Failing for so long without a good attempt, it is disabled. Default 5d. */
   disableAfter?: Duration

@@ -1,13 +1,12 @@
 #!lua flags=allow-oom
 -- Stop delivering to a webhook, or go on. What arrives meanwhile is kept.
 --
--- ARGV[9] act   'pause'; 'disable', which is announced; 'resume' from either: what waits to be tried again is tried at once
+-- ARGV[9] act   'pause'; 'resume', also of one that is disabled: what waits to be tried again is tried at once
 -- ARGV[10] name  of the subscription
--- ARGV[11] why   it is disabled
 --
 -- Replies {'done'} or {'gone'}, when there is no such webhook
 
-local act, name, why = ARGV[9], ARGV[10], ARGV[11]
+local act, name = ARGV[9], ARGV[10]
 local hook = hook_of(name)
 if not revision or not hook then return {'gone'} end
 
@@ -23,12 +22,7 @@ if act == 'resume' then
     if id then redis.call('ZADD', later, 'XX', now, id) end
   end
 else
-  if act == 'pause' then
-    redis.call('HSETNX', hook.key, 'paused', format('%.0f', now))
-  else
-    redis.call('HSET', hook.key, 'disabled', why, 'disabledAt', format('%.0f', now))
-    redis.call('SADD', announced, name)
-  end
+  redis.call('HSETNX', hook.key, 'paused', format('%.0f', now))
   not_before[lane] = forever
 end
 save()

@@ -15,13 +15,13 @@ export interface PosterOptions {
   guard: Guard
   /** To look the name up, connect and agree on TLS. Default 2 s. */
   connectMs?: number
-  /** From the call to status and headers. Default 20 s. */
+  /** From having a connection to status and headers, and until it has one. Default 20 s. */
   totalMs?: number
   /** For the body after that. Default 2 s. */
   bodyMs?: number
   /** Of the answer's body; the rest is cut off. Default 16 kB. */
   maxResponseBytes?: number
-  /** Default 8. */
+  /** Unless a request says more. Default 8. */
   connectionsPerEndpoint?: number
   /** Origins whose connections are kept. Default 1,000. */
   maxEndpoints?: number
@@ -68,7 +68,9 @@ export class Poster {
     }
     const { totalMs = this.#attemptLimits.totalMs } = request
     const limits = { ...this.#attemptLimits, totalMs }
-    return new Promise((resolve) => this.#endpoint(url.origin).send(new Attempt(url, request, limits, resolve)))
+    return new Promise((resolve) =>
+      this.#endpoint(url.origin).send(new Attempt(url, request, limits, resolve), request.connections),
+    )
   }
 
   /** What is under way ends; nothing keeps the process alive after it. */

@@ -23,6 +23,7 @@ local function forget_open()
     if sequence then
       redis.call('DEL', open_prefix .. name .. ':' .. sequence)
       redis.call('ZREM', deadlines, name .. ' ' .. sequence)
+      redis.call('HDEL', key, field)
     end
   end
 end

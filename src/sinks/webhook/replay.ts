@@ -1,8 +1,10 @@
 /**
  * Sends a stretch of the log to one webhook again, as batches behind what it has waiting.
  *
- * A replay has a fence of its own beside `applied`: a call whose answer was lost is repeated, and its events are taken once.
+ * A replay has a fence of its own beside `applied`: a call whose answer was lost is repeated, and its events are taken once. Beyond what a
+ * webhook keeps the oldest give way: a replay takes half of that at most, and waits while more is there.
  */
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Redis } from 'ioredis'
 import { BusbarError, shown } from '../../errors.ts'
 import { seqBefore } from '../../log/cursor.ts'
@@ -12,6 +14,7 @@ import type { LogSource } from '../../log/view.ts'
 import { compilePattern } from '../../pattern.ts'
 import { deliveriesOf } from '../../route/chunk.ts'
 import type { Subscription } from '../../route/sink.ts'
+import { settingsOf } from './options.ts'
 import { acceptScript } from './scripts.ts'
 import type { Shard } from './shard.ts'
 import { gather, piecesOf, renderer } from './sink.ts'
@@ -74,7 +77,11 @@ async function* replayPartition(stretch: Replaying): AsyncGenerator<number> {
     const page = await source.read(read)
     const upTo = Math.min(Math.max(after, page.last), end)
     for (const delivery of deliveriesOf({ entries: page.entries, after, upTo }, wants)) {
-      for (const piece of piecesOf(gather(delivery, partition, renderer(partition)))) {
+      for (const piece of piecesOf(
+        gather(delivery, partition, renderer(partition)),
+        Math.max(1, Math.floor(mostWaiting(subscription))),
+      )) {
+        await waitForRoom(stretch)
         const input = { replay: shard.keys.replayPrefix + job, partition, deliveries: [piece] }
         const [reply] = await source.read(() => shard.run(acceptScript, input))
         if (reply!.kind !== 'accepted')
@@ -84,5 +91,20 @@ async function* replayPartition(stretch: Replaying): AsyncGenerator<number> {
     }
     if (page.complete) return
     after = Math.max(upTo, page.trimmed)
+  }
+}
+
+const lookMs = 50
+
+const mostWaiting = ({ options }: Subscription): number => settingsOf(options).keepEvents / 2
+
+/** One that delivers nothing would never have room again. */
+async function waitForRoom({ source, shard, subscription, sent }: Replaying): Promise<void> {
+  const { name } = subscription
+  for (;;) {
+    const { events, isStopped } = await source.read(() => shard.backlog(name))
+    if (events <= mostWaiting(subscription)) return
+    if (isStopped) throw BusbarError.of('WEBHOOK_FULL', { name: shown(name), waiting: events, events: sent() })
+    await delay(lookMs)
   }
 }

@@ -71,7 +71,6 @@ export interface Gathered {
   name: string
   revision: number
   born: number
-  first: number
   last: number
   /** Format, start and end of a body, in lines. */
   wrap: string
@@ -85,7 +84,11 @@ export interface AcceptInput extends ShardInput {
   deliveries: readonly Gathered[]
 }
 
-export type GatherReply = { kind: 'accepted'; events: number } | { kind: 'outdated' } | { kind: 'gone' }
+export type GatherReply =
+  /** How many were new, and how many gave way because it keeps no more. */
+  { kind: 'accepted'; events: number; dropped: number } | { kind: 'outdated' } | { kind: 'gone' }
+
+type RawGathered = ['accepted', number, number] | ['outdated', number] | ['gone']
 
 // A step of some ms; what is still too much is dropped with what comes next.
 const mostDrops = 100
@@ -97,13 +100,15 @@ export const acceptScript = defineScript({
   args: ({ replay, partition, deliveries, ...input }) => [
     ...shardArgs(input),
     ...[replay, partition, mostDrops],
-    ...deliveries.flatMap(({ name, revision, born, first, last, wrap, events }) => [
-      ...[name, revision, born, first, last, wrap, events.length],
+    ...deliveries.flatMap(({ name, revision, born, last, wrap, events }) => [
+      ...[name, revision, born, last, wrap, events.length],
       ...events.flatMap(({ sequence, piece }) => [sequence, piece]),
     ]),
   ],
-  reply: (raw: (['accepted', number] | ['outdated', number] | ['gone'])[]): GatherReply[] =>
-    raw.map((reply) => (reply[0] === 'accepted' ? { kind: reply[0], events: reply[1] } : { kind: reply[0] })),
+  reply: (raw: RawGathered[]): GatherReply[] =>
+    raw.map(([kind, events, dropped]) =>
+      kind === 'accepted' ? { kind, events: events!, dropped: dropped! } : { kind },
+    ),
 })
 
 /** What an attempt came to, as a shard counts it. */
@@ -192,9 +197,17 @@ export function readWork({ ended, claim }: Pick<WorkInput, 'ended' | 'claim'>, r
 export const pauseScript = defineScript({
   file: new URL('./pause.lua', import.meta.url),
   parts,
-  keys: (input: ShardInput & { act: 'pause' | 'disable' | 'resume'; name: string; why: string }) => shardKeys(input),
-  args: ({ act, name, why, ...input }) => [...shardArgs(input), act, name, why],
+  keys: (input: ShardInput & { act: 'pause' | 'resume'; name: string }) => shardKeys(input),
+  args: ({ act, name, ...input }) => [...shardArgs(input), act, name],
   reply: ([kind]: ['done' | 'gone']) => kind,
+})
+
+export const announcedScript = defineScript({
+  file: new URL('./announced.lua', import.meta.url),
+  parts,
+  keys: (input: ShardInput & { name: string; disabledAt: string }) => shardKeys(input),
+  args: ({ name, disabledAt, ...input }) => [...shardArgs(input), name, disabledAt],
+  reply: ([kind]: ['done' | 'changed']) => kind,
 })
 
 export const lettersScript = defineScript({

@@ -9,28 +9,20 @@
  * been given, and what was settled already is stale.
  */
 
-import { setMaxListeners } from 'node:events'
 import type { Claim, Outcome } from '../../lanes/acts.ts'
 import { Alarm } from '../../lanes/alarm.ts'
 import { storedReason } from '../../lanes/item.ts'
 import { mayPass } from '../../redis/connection.ts'
-import type { Timer } from '../../runtime/clock.ts'
+import { backoffMs } from '../../runtime/backoff.ts'
 import { within } from '../../runtime/within.ts'
+import { Announcements } from './announcements.ts'
 import { type Batch, readBatch } from './batch.ts'
 import { type Attempt, deliver, Endpoints } from './deliver.ts'
 import type { DispatchContext, Slots } from './dispatcher.ts'
+import { type Lease, Leases } from './leases.ts'
 import type { Ended, HookFacts, WorkReply } from './scripts.ts'
 import type { Shard } from './shard.ts'
 import type { Verdict } from './verdict.ts'
-
-interface Lease {
-  token: string
-  /** By this process's monotonic clock. */
-  until: number
-  held: Set<Posting>
-  /** Stops posting all that is left of it. */
-  abort: AbortController
-}
 
 type NewClaim = Claim & { token: string }
 
@@ -44,7 +36,9 @@ interface Posting {
 // A claim's answer has the bodies: so many of a MiB at most.
 const mostPerClaim = 16
 const repeatMs = 100
-// Postponed for want of a slot among those that fail.
+// After an answer that says that something is wrong, and not only away.
+const stuckMs = [100, 5_000] as const
+// Postponed for want of a slot among those that fail, or of a connection.
 const throttleMs = 1_000
 
 export class ShardDispatch {
@@ -54,7 +48,8 @@ export class ShardDispatch {
   readonly #alarm: Alarm
   readonly #idleName: string
   readonly #endpoints = new Endpoints()
-  readonly #leases = new Map<string, Lease>()
+  readonly #leases: Leases
+  readonly #announcements: Announcements
   /** Being posted. */
   #held = 0
   #ended: Ended[] = []
@@ -63,8 +58,9 @@ export class ShardDispatch {
   #wakes = 0
   #calling: Promise<void> | undefined
   #isScheduled = false
-  #renewal: Timer | undefined
   #closed = false
+  /** By the monotonic clock: after that nothing is asked again. */
+  #closedUntil = 0
   /** The server's clock, at a time of the monotonic one. */
   #serverMs = 0
   #serverAt = 0
@@ -75,6 +71,9 @@ export class ShardDispatch {
     this.#slots = slots
     this.#idleName = context.randomness.id()
     this.#alarm = new Alarm(context, () => this.wake())
+    this.#announcements = new Announcements(context, shard)
+    const { network, leaseMs } = context
+    this.#leases = new Leases(network, leaseMs, (tokens) => shard.renew(tokens, leaseMs))
   }
 
   get isDry(): boolean {
@@ -111,13 +110,14 @@ export class ShardDispatch {
     const { network } = this.#context
     if (this.#closed) return
     this.#closed = true
+    this.#closedUntil = network.monotonicMs() + deadlineMs
     this.#unlisten?.()
     this.#alarm.end()
     // What is being posted may end; a third of the time is for saying what became of it.
     await within(network, (deadlineMs * 2) / 3, this.#quiet())
-    for (const { abort } of this.#leases.values()) abort.abort()
+    this.#leases.abortAll()
     await within(network, deadlineMs / 3, this.#quiet())
-    this.#renewal?.cancel()
+    this.#leases.close()
     await this.#context.connection.redis.zrem(this.#shard.keys.idle, this.#idleName).catch(() => undefined)
   }
 
@@ -169,21 +169,30 @@ export class ShardDispatch {
   }
 
   async #ask(ended: readonly Ended[], claim: NewClaim | undefined): Promise<void> {
-    const { network } = this.#context
+    const { network, randomness } = this.#context
     const wakes = this.#wakes
-    for (;;) {
+    for (let stuck = 0; ; ) {
       const sentAt = network.monotonicMs()
       try {
         const reply = await this.#shard.work({ ended, claim })
         if (claim) this.#claimed(claim, reply, sentAt, wakes)
         return
       } catch (error) {
-        if (!mayPass(error))
+        stuck = mayPass(error) ? 0 : stuck + 1
+        if (stuck > 0)
           this.#context.telemetry.emit('webhook.stuck', { shard: this.#shard.index, problem: String(error) })
-        if (this.#closed && !claim && ended.every(({ became }) => became === 'back')) return
-        await new Promise<void>((resolve) => network.after(repeatMs, resolve))
+        if (this.#mayLeave(ended, claim)) return this.#slots.release(claim?.n ?? 0)
+        const waitMs = stuck > 0 ? backoffMs(stuckMs, stuck, randomness) : repeatMs
+        await new Promise<void>((resolve) => network.after(waitMs, resolve))
       }
     }
+  }
+
+  /** Closed, and either it is only about what lapses anyway, or the time is up: then all of it lapses. */
+  #mayLeave(ended: readonly Ended[], claim: NewClaim | undefined): boolean {
+    if (!this.#closed) return false
+    const isLittle = !claim && ended.every(({ became }) => became === 'back')
+    return isLittle || this.#context.network.monotonicMs() >= this.#closedUntil
   }
 
   #claimed(
@@ -192,7 +201,7 @@ export class ShardDispatch {
     sentAt: number,
     wakes: number,
   ): void {
-    if (hasAnnouncements) void this.#announce()
+    if (hasAnnouncements) void this.#announcements.tell()
     if (claimed?.kind !== 'claimed') {
       this.#dry = true
       return this.#slots.release(n)
@@ -210,40 +219,37 @@ export class ShardDispatch {
   }
 
   #begin(token: string, sentAt: number, items: readonly string[], hooks: WorkReply['hooks']): void {
-    const { leaseMs } = this.#context
-    const lease: Lease = { token, until: sentAt + leaseMs, held: new Set(), abort: new AbortController() }
-    setMaxListeners(0, lease.abort.signal)
-    this.#leases.set(token, lease)
-    if (!this.#renewal) this.#renewSoon()
+    const lease = this.#leases.begin(token, sentAt, items.length)
+    this.#held += items.length
     for (const text of items) {
       const batch = readBatch(text)
       const hook = hooks.get(batch.subscription)
-      const posting: Posting = { lease, batch, isFailing: isFailing(batch, hook) }
-      lease.held.add(posting)
-      this.#held += 1
-      void this.#post(posting, hook)
+      void this.#post({ lease, batch, isFailing: isFailing(batch, hook) }, hook)
     }
   }
 
   async #post(posting: Posting, hook: HookFacts | undefined): Promise<void> {
     const { batch, lease } = posting
-    // Removed meanwhile: then nobody waits for it.
-    if (!hook?.definition) return this.#endUntried(posting, { kind: 'ack' }, 'delivered')
     if (this.#closed) return this.#endUntried(posting, { kind: 'back' }, 'back')
-    if (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)) {
-      const forMs = Math.ceil(throttleMs * (0.5 + this.#context.randomness.float()))
-      return this.#endUntried(posting, { kind: 'throttle', forMs }, 'throttled')
-    }
+    // Without a definition nobody knows where to: it is kept until there is one, or it is removed with its webhook.
+    if (!hook?.definition || (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)))
+      return this.#endUntried(posting, this.#throttle(), 'throttled')
     const endpoint = this.#endpoints.of(hook, this.#nowMs())
     const { poster, randomness } = this.#context
     const context = { poster, randomness, nowMs: () => this.#nowMs() }
-    const { verdict, attempt } = await deliver(context, batch, endpoint, lease.abort.signal)
-    // Cut off by close(): whether it arrived nobody knows, so it goes out again.
-    if (lease.abort.signal.aborted && verdict.became !== 'delivered')
+    const delivered = await deliver(context, batch, endpoint, lease.signal)
+    if (!delivered) return this.#end(posting, this.#throttle(), 'throttled', undefined)
+    const { verdict, attempt } = delivered
+    // Cut off by close(), or its lease was lost: whether it arrived nobody knows, so it goes out again.
+    if (lease.signal.aborted && verdict.became !== 'delivered')
       return this.#end(posting, { kind: 'back' }, 'back', undefined)
     this.#report(batch, attempt)
     const disable = verdict.became === 'back' ? verdict.disable : ''
     this.#end(posting, outcomeOf(verdict), verdict.became, attempt, disable)
+  }
+
+  #throttle(): Outcome {
+    return { kind: 'throttle', forMs: Math.ceil(throttleMs * (0.5 + this.#context.randomness.float())) }
   }
 
   /** It has no slot of those that fail. */
@@ -260,14 +266,14 @@ export class ShardDispatch {
   #end(posting: Posting, outcome: Outcome, became: Ended['became'], attempt: Attempt | undefined, disable = ''): void {
     const { lease, batch } = posting
     const { id, subscription: name, sequence, events } = batch
-    lease.held.delete(posting)
+    this.#leases.ended(lease)
     this.#held -= 1
-    if (lease.held.size === 0) this.#leases.delete(lease.token)
     this.#ended.push({
       ...{ settlement: { token: lease.token, id, outcome }, name, sequence, became, events },
       ...{ attempt: attempt ? JSON.stringify(attempt) : '', disable },
     })
-    // The sequence may have more, and the claim goes along.
+    // The sequence may have more, and the claim goes along: also if the one under way comes back with less than it asked for.
+    this.#wakes += 1
     this.#dry = false
     this.#callSoon()
     this.#slots.release(1, posting.isFailing ? batch.subscription : undefined)
@@ -276,49 +282,6 @@ export class ShardDispatch {
   #nowMs(): number {
     const { clock } = this.#context
     return Math.floor(this.#serverMs + clock.monotonicMs() - this.#serverAt)
-  }
-
-  #renewSoon(): void {
-    const { network, leaseMs } = this.#context
-    this.#renewal = network.after(leaseMs / 3, () => {
-      this.#renewal = undefined
-      void this.#renew()
-      if (this.#leases.size > 0) this.#renewSoon()
-    })
-  }
-
-  /** Who has lost a batch stops posting it: another one does. */
-  async #renew(): Promise<void> {
-    const { network, leaseMs } = this.#context
-    const now = network.monotonicMs()
-    const tokens = [...this.#leases.keys()]
-    try {
-      const lost = new Set(await this.#shard.renew(tokens, leaseMs))
-      for (const token of tokens) {
-        const lease = this.#leases.get(token)
-        if (lease && !lost.has(token)) lease.until = now + leaseMs
-        else lease?.abort.abort()
-      }
-    } catch {
-      // Redis is away: the leases end where they ended; the next turn looks.
-    }
-  }
-
-  async #announce(): Promise<void> {
-    const { connection, announce, telemetry } = this.#context
-    const { announced, hookPrefix } = this.#shard.keys
-    try {
-      for (const name of await connection.redis.smembers(announced)) {
-        const [why, at] = await connection.redis.hmget(hookPrefix + name, 'disabled', 'disabledAt')
-        if (why && at) {
-          telemetry.emit('webhook.disabled', { webhook: name, why })
-          await announce(name, why, Number(at))
-        }
-        await connection.redis.srem(announced, name)
-      }
-    } catch {
-      // The next claim says again that there is something to tell.
-    }
   }
 }
 

@@ -59,6 +59,24 @@ export class Shard {
     return since == null ? undefined : Number(since)
   }
 
+  /** Events that it has waiting, and whether it delivers. */
+  async backlog(name: string): Promise<{ events: number; isStopped: boolean }> {
+    const fields = ['backlog', 'paused', 'disabled'] as const
+    const [events, paused, disabled] = await this.#redis.hmget(this.keys.hookPrefix + name, ...fields)
+    return { events: Number(events ?? 0), isStopped: paused !== null || disabled !== null }
+  }
+
+  /** Webhooks that were disabled, of which no event tells yet. */
+  announced(): Promise<string[]> {
+    return this.#redis.smembers(this.keys.announced)
+  }
+
+  /** Why and since when a webhook is. */
+  async disabled(name: string): Promise<{ why: string | null; at: string | null }> {
+    const [why = null, at = null] = await this.#redis.hmget(this.keys.hookPrefix + name, 'disabled', 'disabledAt')
+    return { why, at }
+  }
+
   /** Of the events in an open batch. */
   async openIds(name: string, sequence: string): Promise<string[]> {
     const pieces = await this.#redis.lrange(`${this.keys.openPrefix}${name}:${sequence}`, 1, -1)

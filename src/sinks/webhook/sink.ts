@@ -10,12 +10,13 @@ import { idWriter } from '../../event.ts'
 import { partitionOf } from '../../log/partition.ts'
 import type { Accepted, Delivery, Routed, RoutedSink, Subscription } from '../../route/sink.ts'
 import { newSecret } from '../../webhook-signature.ts'
+import { Drops, type DropsContext } from './drops.ts'
 import { type Format, renderEvent, wrapping } from './format.ts'
 import { settingsOf, shownSettings } from './options.ts'
 import { acceptScript, type Gathered, makeScript, removeScript } from './scripts.ts'
 import { type Shard, type Shards, shardOf } from './shard.ts'
 
-export interface WebhookSinkGround {
+export interface WebhookSinkGround extends DropsContext {
   shards: Shards
 }
 
@@ -29,6 +30,7 @@ const mostBytes = 1_048_576
 export class WebhookSink implements RoutedSink {
   readonly #open: () => Promise<WebhookSinkGround>
   #ground: WebhookSinkGround | undefined
+  #drops: Drops | undefined
 
   constructor(open: () => Promise<WebhookSinkGround>) {
     this.#open = open
@@ -75,7 +77,7 @@ export class WebhookSink implements RoutedSink {
     const answers = new Map<Delivery, Promise<Accepted>>()
     for (const [index, ofShard] of groupedByShard(deliveries)) {
       const gathered = ofShard.map((delivery) => gather(delivery, partition, render))
-      const calls = gatherAll(shards.at(index), partition, gathered)
+      const calls = gatherAll({ shard: shards.at(index), partition, drops: this.#drops! }, gathered)
       for (const [i, delivery] of ofShard.entries()) answers.set(delivery, calls[i]!)
     }
     return deliveries.map((delivery) => answers.get(delivery)!)
@@ -83,6 +85,7 @@ export class WebhookSink implements RoutedSink {
 
   async #shards(): Promise<WebhookSinkGround> {
     this.#ground ??= await this.#open()
+    this.#drops ??= new Drops(this.#ground)
     return this.#ground
   }
 
@@ -130,7 +133,7 @@ export function gather({ subscription, events }: Delivery, partition: number, re
   const { format, parallel } = settingsOf(subscription.options)
   return {
     ...{ name, revision, born, wrap: wrapOf(format, name) },
-    ...{ first: events[0]!.seq, last: events.at(-1)!.seq },
+    last: events.at(-1)!.seq,
     events: events.map((event) => ({
       sequence: parallel === 1 ? 0 : sequenceOf(event, partition, parallel),
       piece: render(format, event),
@@ -144,48 +147,63 @@ function sequenceOf({ tenant, seq, envelope }: Routed, partition: number, parall
   return partitionOf(key === undefined ? `${partition}-${seq}` : `${tenant}/${key}`, parallel)
 }
 
-/** One call for all as long as they are few; a long one goes in pieces, each after the answer to the one before it. */
-function gatherAll(shard: Shard, partition: number, gathered: readonly Gathered[]): Promise<Accepted>[] {
-  const [together, alone] = [[] as Gathered[], [] as Gathered[]]
+interface Gathering {
+  shard: Shard
+  partition: number
+  drops: Drops
+}
+
+/** One call for as many as it should have; a long one goes in pieces, each after the answer to the one before it. */
+function gatherAll(gathering: Gathering, gathered: readonly Gathered[]): Promise<Accepted>[] {
+  return groupsOf(gathered).flatMap((group) => {
+    if (group.length === 1) return [inPieces(gathering, group[0]!)]
+    const answer = send(gathering, group)
+    return group.map(async (_, i) => (await answer)[i]!)
+  })
+}
+
+/** In their order, each as many as a call should have; one that is too long is alone. */
+function groupsOf(gathered: readonly Gathered[]): Gathered[][] {
+  const groups: Gathered[][] = []
   let [events, bytes] = [0, 0]
   for (const one of gathered) {
     const size = bytesOf(one)
     const fits = events + one.events.length <= mostEvents && bytes + size <= mostBytes
-    if (fits) {
-      events += one.events.length
-      bytes += size
+    if (groups.length > 0 && fits) groups.at(-1)!.push(one)
+    else {
+      groups.push([one])
+      ;[events, bytes] = [0, 0]
     }
-    ;(fits ? together : alone).push(one)
+    events += one.events.length
+    bytes += size
   }
-  const answer = together.length === 0 ? undefined : send(shard, partition, together)
-  return gathered.map(async (one) => {
-    const at = together.indexOf(one)
-    return at === -1 ? inPieces(shard, partition, one) : (await answer!)[at]!
-  })
+  return groups
 }
 
 const bytesOf = ({ events }: Gathered): number => events.reduce((sum, { piece }) => sum + piece.length, 0)
 
-async function send(shard: Shard, partition: number, deliveries: readonly Gathered[]): Promise<Accepted[]> {
+async function send({ shard, partition, drops }: Gathering, deliveries: readonly Gathered[]): Promise<Accepted[]> {
   const replies = await shard.run(acceptScript, { replay: '', partition, deliveries })
+  for (const [i, reply] of replies.entries())
+    if (reply.kind === 'accepted') drops.add(deliveries[i]!.name, reply.dropped)
   return replies.map(({ kind }) => kind)
 }
 
-async function inPieces(shard: Shard, partition: number, gathered: Gathered): Promise<Accepted> {
+async function inPieces(gathering: Gathering, gathered: Gathered): Promise<Accepted> {
   for (const piece of piecesOf(gathered)) {
-    const [accepted] = await send(shard, partition, [piece])
+    const [accepted] = await send(gathering, [piece])
     if (accepted !== 'accepted') return accepted!
   }
   return 'accepted'
 }
 
-/** So that none of them is more than a call should have. */
-export function* piecesOf(gathered: Gathered): Generator<Gathered> {
+/** So that none of them is more than a call should have, or has more than so many events. */
+export function* piecesOf(gathered: Gathered, most = mostEvents): Generator<Gathered> {
   let events: Gathered['events'][number][] = []
   let bytes = 0
-  const piece = () => ({ ...gathered, first: seqOf(events[0]!), last: seqOf(events.at(-1)!), events })
+  const piece = () => ({ ...gathered, last: seqOf(events.at(-1)!), events })
   for (const event of gathered.events) {
-    if (events.length > 0 && (events.length === mostEvents || bytes + event.piece.length > mostBytes)) {
+    if (events.length > 0 && (events.length === Math.min(most, mostEvents) || bytes + event.piece.length > mostBytes)) {
       yield piece()
       events = []
       bytes = 0

@@ -22,7 +22,8 @@ export interface Tried {
   posted: Posted
   /** This one included. */
   attempts: number
-  sealedMs: number
+  /** When the first of them began: what waited before that, paused or behind others, has not failed for that long. */
+  firstTriedMs: number
   /** Since when no attempt of the webhook was good; undefined when the one before was. */
   failingSince: number | undefined
   nowMs: number
@@ -38,14 +39,14 @@ const ladderMs = [
 const gone = 410
 
 export function judge(tried: Tried, settings: WebhookSettings, randomness: Randomness): Verdict {
-  const { posted, attempts, sealedMs, failingSince, nowMs } = tried
+  const { posted, attempts, firstTriedMs, failingSince, nowMs } = tried
   if (posted.kind === 'answered' && posted.status >= 200 && posted.status < 300) return { became: 'delivered' }
   if (posted.kind === 'answered' && posted.status === gone) return { became: 'back', disable: 'it answered 410 Gone' }
   if (failingSince !== undefined && nowMs - failingSince >= settings.disableAfterMs)
     return { became: 'back', disable: `no attempt was good for ${formatDuration(settings.disableAfterMs)}` }
   const reason = reasonOf(posted)
   const isLast = settings.maxAttempts > 0 && attempts >= settings.maxAttempts
-  if (isLast || nowMs - sealedMs >= settings.giveUpAfterMs) return { became: 'dead', reason }
+  if (isLast || nowMs - firstTriedMs >= settings.giveUpAfterMs) return { became: 'dead', reason }
   return { became: 'failed', afterMs: waitMs(posted, attempts, settings, randomness), reason }
 }
 

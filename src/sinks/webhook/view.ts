@@ -170,7 +170,7 @@ export function createWebhooksView(options: ViewOptions): WebhooksView {
 
   const pause = (name: string, act: 'pause' | 'resume') =>
     ask(name, async ({ shard }) => {
-      madeOr(name, (await shard.run(pauseScript, { act, name, why: '' })) === 'done' || undefined)
+      madeOr(name, (await shard.run(pauseScript, { act, name })) === 'done' || undefined)
     })
 
   async function get(name: string): Promise<WebhookFacts> {

@@ -33,7 +33,8 @@ local function fails(hook)
 end
 
 local endings = {
-  delivered = function(hook, _, _, events)
+  delivered = function(hook, sequence, _, events)
+    redis.call('HDEL', hook.key, 'later:' .. sequence)
     tally(hook, 'delivered', events)
     backlog_grows(hook, -events)
     hook.changed.deliveredAt = format('%.0f', now)
@@ -44,7 +45,8 @@ local endings = {
     fails(hook)
     redis.call('HSET', hook.key, 'later:' .. sequence, id)
   end,
-  dead = function(hook, _, _, events)
+  dead = function(hook, sequence, _, events)
+    redis.call('HDEL', hook.key, 'later:' .. sequence)
     fails(hook)
     tally(hook, 'dead', events)
     backlog_grows(hook, -events)
@@ -61,12 +63,19 @@ local function log_attempt(hook, attempt)
   tally(hook, 'attempts', 1)
 end
 
+-- What was not held any more was settled by this call before, and its answer lost; or its lease had lapsed, and then the attempt is not known yet.
+local function ends_late(hook, attempt)
+  if attempt == '' or redis.call('LPOS', attempts_prefix .. hook.name, attempt) then return end
+  log_attempt(hook, attempt)
+  tally(hook, 'stale', 1)
+end
+
 -- The attempt counts for the webhook; what it says of the batch only if that was still held.
 local function end_batch(at, is_stale)
   local hook, sequence, id, became = hook_of(argv[at + 1]), argv[at + 2], argv[at + 3], argv[at + 4]
   if not hook then return end
+  if is_stale then return ends_late(hook, argv[at + 6]) end
   log_attempt(hook, argv[at + 6])
-  if is_stale then return tally(hook, 'stale', 1) end
   endings[became](hook, sequence, id, tonumber(argv[at + 5]))
   if argv[at + 7] ~= '' then disable(hook, argv[at + 7]) end
   if became == 'delivered' or became == 'dead' then seal_if_due(open_batch(hook, sequence)) end
