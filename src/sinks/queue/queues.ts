@@ -3,10 +3,12 @@
  *
  * A definition is registered once per process: by run(), or by the first use of its queue.
  */
+
 import { BusbarError, shown } from '../../errors.ts'
 import { queueKeys } from '../../redis/keys.ts'
 import type { Put } from '../../route/change.ts'
 import type { SubscriptionFacts, Subscriptions } from '../../route/subscriptions.ts'
+import { inGroups } from '../../runtime/in-groups.ts'
 import {
   type CheckedQueue,
   checkQueue,
@@ -130,7 +132,7 @@ export class Queues {
     this.#started = true
     if (this.names.length === 0) return
     const ground = await this.#options.open()
-    for (const name of this.#declared.keys()) await this.#register(name)
+    await inGroups(this.#declared.keys(), (name) => this.#register(name))
     const { isNamed } = this.#options
     const wanted = this.#workers.filter(({ drawn }) => !only || drawn.some(({ name }) => only.includes(name)))
     for (const worker of wanted) {

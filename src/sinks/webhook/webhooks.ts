@@ -4,12 +4,14 @@
  * Declaring writes nothing; run() stores the definitions. Whoever runs with webhooks dispatches those of the whole namespace: its guard says
  * where to.
  */
+
 import { BusbarError, shown } from '../../errors.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
 import type { Put } from '../../route/change.ts'
 import type { Subscriptions } from '../../route/subscriptions.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
+import { inGroups } from '../../runtime/in-groups.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { Dispatcher } from './dispatcher.ts'
 import { Guard, type GuardOptions } from './guard.ts'
@@ -91,7 +93,7 @@ export class Webhooks {
 
   async start(only: readonly string[] | undefined): Promise<void> {
     const names = this.names.filter((name) => !only || only.includes(name))
-    for (const name of names) await this.#put(name, this.#declared.get(name)!)
+    await inGroups(names, (name) => this.#put(name, this.#declared.get(name)!))
     const { dispatch } = this.#options.policy
     if (dispatch ?? names.length > 0) await this.#dispatch()
   }
