@@ -22,6 +22,7 @@ import {
   renewScript,
   sendScript,
 } from '../../src/lanes/scripts.ts'
+import { closeScript } from '../../src/log/closing.ts'
 import { countScript } from '../../src/log/count.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
@@ -165,6 +166,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     keys: routeKeys('ns'),
     said: [{ partition: 0, epoch: 1, main: 1, places: [{ name: 's', revision: 1, act: 'own', seq: 1 }] }],
   }),
+  'src/log/close.lua': call(closeScript, { keys, untilMs: 1 }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
   'src/log/count.lua': call(countScript, { keys, after: 0, upTo: 1, maxEntries: 1 }),
   'src/sinks/stream/declare.lua': call(declareScript, { keys: stream, cursors }),
