@@ -11,19 +11,19 @@
  */
 import type { Redis } from 'ioredis'
 import { bytesIn, lanesBySize } from './lanes/backlog.ts'
-import { dropScript } from './lanes/scripts.ts'
+import { dropLettersScript, dropScript } from './lanes/scripts.ts'
 import { closeLog, openLog } from './log/closing.ts'
 import type { Namespace } from './log/namespace.ts'
 import type { Retainer } from './log/retention.ts'
 import { type Dropped, DroppedNews, keyOf, merge } from './memory-news.ts'
 import type { Connection } from './redis/connection.ts'
-import { type LaneKeys, queueKeys, routeKeys, webhookKeys, webhookShards } from './redis/keys.ts'
+import { type LaneKeys, queueKeys, routeKeys, type WebhookKeys, webhookKeys, webhookShards } from './redis/keys.ts'
 import { runScript } from './redis/script.ts'
 import { serverMs } from './redis/server-time.ts'
 import { readable } from './route/store-fsck.ts'
 import type { Clock } from './runtime/clock.ts'
 import type { Telemetry } from './runtime/telemetry.ts'
-import { dropScript as dropBatchesScript } from './sinks/webhook/scripts.ts'
+import { dropScript as dropBatchesScript, dropLettersScript as dropDeadBatchesScript } from './sinks/webhook/scripts.ts'
 
 export interface GuardContext {
   namespace: Namespace
@@ -42,10 +42,16 @@ export interface GuardContext {
   announce(dropped: readonly Dropped[], key: string): Promise<void>
 }
 
-interface Store {
-  kind: Dropped['kind']
-  name: string
-  keys: LaneKeys
+type Store =
+  | { kind: 'queue'; name: string; keys: LaneKeys }
+  /** A shard of many. */
+  | { kind: 'webhook'; name?: undefined; keys: WebhookKeys }
+
+interface SizedStore {
+  store: Store
+  /** Bytes. */
+  waiting: number
+  dead: number
 }
 
 interface Backlog {
@@ -167,20 +173,15 @@ class MemoryGuard {
 
   async #dropUntil(endsMs: number, dropped: Map<string, Dropped>): Promise<boolean> {
     const { connection, namespace, network } = this.#context
-    const backlogs = new Backlogs(connection.redis, await storesBySize(connection.redis, namespace.name))
+    const backlogs = new Backlogs(connection.redis, await storesOf(connection.redis, namespace.name))
     while (network.monotonicMs() < endsMs) {
       const { used, limit } = await this.#memory()
       const tooMuch = used - limit! * marks.low
       if (tooMuch <= 0) return true
-      const backlog = await backlogs.largest()
+      const some = await backlogs.drop(Math.ceil(Math.min(tooMuch, bytesPerStep)))
       // Lanes that were not among the largest may have something still.
-      if (!backlog) return dropped.size === 0 && this.#stuck(used, limit!)
-      const some = await dropSome(connection.redis, backlog, Math.min(tooMuch, bytesPerStep))
-      backlogs.took(backlog, some)
-      if (some.items > 0) {
-        const one = namedOf(backlog, some)
-        merge(dropped, keyOf(one), one)
-      }
+      if (!some) return dropped.size === 0 && this.#stuck(used, limit!)
+      for (const one of some) merge(dropped, keyOf(one), one)
       await this.#renewClosure()
     }
     return false
@@ -201,60 +202,81 @@ export function readMemory(info: string, limitBytes: number | undefined): { used
   return { used, limit: number('maxmemory') || limitBytes }
 }
 
-/** What can be dropped, as it was found at the beginning of a turn, less what was dropped since: each store is looked through once. */
+/**
+ * What can be dropped, as it was found at the beginning of a turn, less what was dropped since: each store is looked through once. Dead
+ * letters come first: nobody waits for them.
+ */
 class Backlogs {
   readonly #redis: Redis
-  #bySize: Backlog[]
+  #dead: SizedStore[]
+  /** A store, as long as its lanes are not known; then these. */
+  #waiting: Backlog[]
 
-  constructor(redis: Redis, stores: readonly Backlog[]) {
+  constructor(redis: Redis, stores: readonly SizedStore[]) {
     this.#redis = redis
-    this.#bySize = [...stores]
+    this.#dead = stores.filter(({ dead }) => dead > 0).sort((a, b) => a.dead - b.dead)
+    this.#waiting = stores.map(({ store, waiting }) => ({ store, lane: undefined, bytes: waiting }))
   }
 
-  /** No lane has more than its store: the lanes of a smaller one need not be known. Undefined when nothing is left. */
-  async largest(): Promise<(Backlog & { lane: string }) | undefined> {
+  /** One step. Undefined when nothing is left. */
+  async drop(bytes: number): Promise<Dropped[] | undefined> {
+    const store = this.#dead.at(-1)
+    if (store) return await this.#dropLetters(store, bytes)
+    const backlog = await this.#largest()
+    if (!backlog) return undefined
+    const some = await dropWaiting(this.#redis, backlog, bytes)
+    // All of it is held or waits for a time: it is passed over.
+    backlog.bytes = some.items === 0 ? 0 : backlog.bytes - some.bytes
+    return some.items === 0 ? [] : [{ ...named(backlog.store, backlog.lane), ...some }]
+  }
+
+  async #dropLetters(largest: SizedStore, bytes: number): Promise<Dropped[]> {
+    const dropped = await dropDead(this.#redis, largest.store, bytes)
+    largest.dead -= dropped.reduce((sum, { bytes: freed }) => sum + freed, 0)
+    if (largest.dead <= 0 || dropped.length === 0) this.#dead.pop()
+    this.#dead.sort((a, b) => a.dead - b.dead)
+    return dropped.map(({ lane, ...some }) => ({ ...named(largest.store, lane), letters: true, ...some }))
+  }
+
+  /** No lane has more than its store: the lanes of a smaller one need not be known. */
+  async #largest(): Promise<(Backlog & { lane: string }) | undefined> {
     for (;;) {
-      this.#bySize.sort((a, b) => b.bytes - a.bytes)
-      const [first] = this.#bySize
+      this.#waiting.sort((a, b) => b.bytes - a.bytes)
+      const [first] = this.#waiting
       if (!first || first.bytes <= 0) return undefined
       if (first.lane !== undefined) return first as Backlog & { lane: string }
       const lanes = await lanesBySize(this.#redis, first.store.keys)
-      this.#bySize.splice(0, 1, ...lanes.map((lane) => ({ store: first.store, ...lane })))
+      this.#waiting.splice(0, 1, ...lanes.map((lane) => ({ store: first.store, ...lane })))
     }
-  }
-
-  /** Of which nothing could be dropped, all of it is held or waits for a time: it is passed over. */
-  took(backlog: Backlog, { items, bytes }: { items: number; bytes: number }): void {
-    backlog.bytes = items === 0 ? 0 : backlog.bytes - bytes
   }
 }
 
-const namedOf = ({ store, lane }: Backlog & { lane: string }, some: { items: number; bytes: number }): Dropped => ({
-  ...(store.kind === 'queue' ? { kind: 'queue', name: store.name, tenant: lane } : { kind: 'webhook', name: lane }),
-  ...some,
-})
+const named = ({ kind, name }: Store, lane: string): Pick<Dropped, 'kind' | 'name' | 'tenant'> =>
+  kind === 'queue' ? { kind, name, tenant: lane } : { kind, name: lane }
 
-async function storesBySize(redis: Redis, ns: string): Promise<Backlog[]> {
+async function storesOf(redis: Redis, ns: string): Promise<SizedStore[]> {
   const stored = Object.entries(await redis.hgetall(routeKeys(ns).subscriptions))
   const queues = stored.filter(([name, text]) => readable(name, text)?.kind === 'queue').map(([name]) => name)
   const stores = [
     ...queues.map((name): Store => ({ kind: 'queue', name, keys: queueKeys(ns, name) })),
-    ...Array.from({ length: webhookShards }, (_, shard): Store => {
-      return { kind: 'webhook', name: '', keys: webhookKeys(ns, shard) }
-    }),
+    ...Array.from({ length: webhookShards }, (_, shard): Store => ({ kind: 'webhook', keys: webhookKeys(ns, shard) })),
   ]
   const sizes = await Promise.all(stores.map(({ keys }) => bytesIn(redis, keys)))
-  return stores.map((store, i) => ({ store, lane: undefined, bytes: sizes[i]! }))
+  return stores.map((store, i) => ({ store, ...sizes[i]! }))
 }
 
-function dropSome(redis: Redis, { store, lane }: Backlog & { lane: string }, bytes: number) {
-  const about = { name: lane, bytes: Math.ceil(bytes), most: itemsPerStep }
-  if (store.kind === 'queue') return runScript(redis, dropScript, { keys: store.keys, ...about })
-  const keys = store.keys as ReturnType<typeof webhookKeys>
-  return runScript(redis, dropBatchesScript, { keys, seed: '', ...about }).then(({ events, bytes: freed }) => ({
-    items: events,
-    bytes: freed,
-  }))
+async function dropWaiting(redis: Redis, { store, lane }: Backlog & { lane: string }, bytes: number) {
+  const about = { name: lane, bytes, most: itemsPerStep }
+  if (store.kind === 'queue') return await runScript(redis, dropScript, { keys: store.keys, ...about })
+  const { events, bytes: freed } = await runScript(redis, dropBatchesScript, { keys: store.keys, seed: '', ...about })
+  return { items: events, bytes: freed }
+}
+
+function dropDead(redis: Redis, store: Store, bytes: number) {
+  const about = { bytes, most: itemsPerStep }
+  return store.kind === 'queue'
+    ? runScript(redis, dropLettersScript, { keys: store.keys, ...about })
+    : runScript(redis, dropDeadBatchesScript, { keys: store.keys, seed: '', ...about })
 }
 
 const settled = async (work: Promise<void>): Promise<PromiseSettledResult<void>> =>

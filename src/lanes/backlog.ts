@@ -3,9 +3,11 @@ import type { Redis } from 'ioredis'
 import type { LaneKeys } from '../redis/keys.ts'
 import { readRecord } from './record.ts'
 
-/** Bytes of all that waits in a store. */
-export const bytesIn = async (redis: Redis, keys: LaneKeys): Promise<number> =>
-  Number((await redis.hget(keys.store, 'bytes')) ?? 0)
+/** Bytes of all that waits in a store, and of its dead letters. */
+export async function bytesIn(redis: Redis, keys: LaneKeys): Promise<{ waiting: number; dead: number }> {
+  const [waiting, dead] = await redis.hmget(keys.store, 'bytes', 'deadBytes')
+  return { waiting: Number(waiting ?? 0), dead: Number(dead ?? 0) }
+}
 
 const mostLanes = 1_000
 

@@ -9,6 +9,7 @@ import {
   extendScript,
   cancelScript as laneCancelScript,
   discardScript as laneDiscardScript,
+  dropLettersScript as laneDropLettersScript,
   dropScript as laneDropScript,
   fsckScript as laneFsckScript,
   redriveScript as laneRedriveScript,
@@ -66,6 +67,7 @@ import {
   settleScript,
 } from '../../src/sinks/stream/scripts.ts'
 import {
+  dropLettersScript,
   dropScript,
   acceptScript as hookAcceptScript,
   makeScript as hookMakeScript,
@@ -208,6 +210,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/lanes/parked.lua': call(parkedScript, { ...lanes, act: 'resume', objects: ['l k'] }),
   'src/lanes/pause.lua': call(pauseScript, { ...lanes, act: 'pause', lane: '' }),
   'src/lanes/peek.lua': call(peekScript, { ...lanes, n: 1 }),
+  'src/lanes/drop-letters.lua': call(laneDropLettersScript, { ...lanes, bytes: 1, most: 1 }),
   'src/lanes/drop.lua': call(laneDropScript, { ...lanes, name: 'l', bytes: 1, most: 1 }),
   'src/lanes/redrive.lua': call(laneRedriveScript, { ...lanes, ids: ['i'] }),
   'src/lanes/discard.lua': call(laneDiscardScript, { ...lanes, ids: ['i'] }),
@@ -226,6 +229,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/sinks/webhook/pause.lua': call(hookPauseScript, { ...shard, act: 'disable', name: 'h', why: 'w' }),
   'src/sinks/webhook/letters.lua': call(lettersScript, { ...shard, act: 'redrive', ids: ['b'] }),
   'src/sinks/webhook/rotate.lua': call(rotateScript, { ...shard, name: 'h', secret: 's', overlapMs: 1 }),
+  'src/sinks/webhook/drop-letters.lua': call(dropLettersScript, { ...shard, bytes: 1, most: 1 }),
   'src/sinks/webhook/drop.lua': call(dropScript, { ...shard, name: 'h', bytes: 1, most: 1 }),
   'src/sinks/webhook/remove.lua': call(hookRemoveScript, { ...shard, name: 'h', revision: 1 }),
   'src/sinks/webhook/inspect.lua': call(inspectScript, { ...shard, name: 'h', most: 1 }),
