@@ -74,6 +74,10 @@ export const telemetryTable = {
     'warn',
     'No event could be published of what was dropped; it is tried again unless it never can be.',
   ],
+  'webhook.opened': [
+    'info',
+    'This process posts webhooks to more than public addresses by https: to which, and by http.',
+  ],
   'webhook.delivered': ['debug', 'A batch was taken: to which webhook, which attempt, how it was answered.'],
   'webhook.failed': ['warn', 'A batch was not taken: which attempt, how it was answered, what becomes of it.'],
   'webhook.disabled': [
