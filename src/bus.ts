@@ -131,8 +131,8 @@ export class Bus<R extends Registry = Registry> {
         'leader.memory': ({ namespace, reads, retainer }) =>
           memoryDuty({
             ...{ ...settings, namespace, connection: reads, retainer, limitBytes: settings.memoryBytes },
-            announce: (dropped) =>
-              this.#announce('busbar.memory.dropped', 'memory', { dropped }, settings.randomness.id()),
+            newKey: () => settings.randomness.id(),
+            announce: (dropped, key) => this.#announce('busbar.memory.dropped', 'memory', { dropped }, key),
           }),
       },
     })

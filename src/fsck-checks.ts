@@ -25,7 +25,7 @@ export const fsckChecks = {
   'queue-lanes':
     'Every lane with items has a record, and it counts what the lane has; at every place in use is an item.',
   'queue-counters':
-    'What entered a queue is in it, or counted as gone; the counters are the sums over its lanes; as many places are in use as items wait or are held.',
+    'What entered a queue is in it, or counted as gone; the counters are the sums over its lanes, and over its dead letters; as many places are in use as items wait or are held.',
   'queue-turns':
     'In line are exactly the lanes that have something waiting, a weight, no time to wait for, and hold less than they may.',
   'queue-order':

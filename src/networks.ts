@@ -13,5 +13,5 @@ export function parseNetworks(value: unknown): Parsed<readonly string[]> {
   return { ok: false, problem: 'must be networks such as 10.0.0.0/8 or fd00::/8' }
 }
 
-const isNetwork = (value: unknown): value is string =>
+export const isNetwork = (value: unknown): value is string =>
   typeof value === 'string' && isIP(value.split('/')[0]!) !== 0 && ipaddr.isValidCIDR(value)

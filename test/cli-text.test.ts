@@ -7,7 +7,7 @@ import { readSince } from '../src/cli/commands/tail.ts'
 import { invocation, shellWord, shownPath } from '../src/cli/invocation.ts'
 import { type Line, readLines } from '../src/cli/lines.ts'
 import { createLog } from '../src/cli/log-lines.ts'
-import { colorsFor } from '../src/cli/output.ts'
+import { colorsFor, createOutput } from '../src/cli/output.ts'
 import { columnsOf, printable, printableJson, shorten } from '../src/cli/printable.ts'
 import { bar } from '../src/cli/progress.ts'
 import { ranges } from '../src/cli/publish-lines.ts'
@@ -161,6 +161,18 @@ describe('log lines', () => {
       '00:00:10.001 warn  redis.lost connection=reads problem="a\\u001b[2J \\"b\\""',
       '00:00:10.002 warn  redis.lost connection=writes problem="a\\u001b[2J \\"b\\""',
     ])
+  })
+
+  test('JSON lines cannot act on a terminal either, and stay the same JSON', () => {
+    const lines: string[] = []
+    const log = createLog({ json: true, from: 'info', colors: plain, write: (line) => lines.push(line) })
+    log({ ...lost, fields: { problem: 'a\u009b2J\u202eb\u007f' }, time: 0 })
+    expect(lines[0]).toContain('a\\u009b2J\\u202eb\\u007f')
+    expect(JSON.parse(lines[0]!)).toMatchObject({ problem: 'a\u009b2J\u202eb\u007f' })
+    const said: string[] = []
+    const stream = { on: () => {}, write: (text: string) => void said.push(text) } as never
+    createOutput({ stdout: stream, stderr: stream, env: {} } as never, { json: true }).noteJson({ id: '\u009b\u202e' })
+    expect(said).toEqual(['{"id":"\\u009b\\u202e"}\n'])
   })
 
   test('colours only on a terminal that wants them', () => {

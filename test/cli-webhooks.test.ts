@@ -1,6 +1,7 @@
 /** Webhooks on the command line: made, looked at, stopped, tested, signed anew, replayed, redriven. */
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { publicKeyOf } from '../src/webhook-signature.ts'
 import { appFolder } from './support/app.ts'
 import { freshNamespace, redisUrl, testBus } from './support/bus.ts'
 import { callCli, jsonLines, runCli, startCli } from './support/cli.ts'
@@ -187,7 +188,7 @@ describe('looking', () => {
 
 describe('acting', () => {
   test('pause, resume, test, secret, rotate, remove', async () => {
-    const { cli, json, put, bus, server, facts } = await place()
+    const { cli, json, put, bus, server, facts, flags } = await place()
     await put('--secret', secret, ...quick)
     expect((await cli('pause', 'erp')).stdout).toBe('erp is paused.\n')
     expect((await facts()).state).toBe('paused')
@@ -212,6 +213,16 @@ describe('acting', () => {
     expect(await json('secret', 'erp')).toEqual([{ name: 'erp', secrets: [fresh, secret] }])
     expect(await json('rotate', 'erp', '--secret', secret, '--overlap', '0')).toEqual([{ name: 'erp', secret }])
     expect((await cli('rotate', 'erp', '--overlap', 'soon')).code).toBe(2)
+    // From stdin, where nobody else sees it; receivers of an ed25519 key are given the public one.
+    const key = `whsk_${Buffer.alloc(32, 5).toString('base64')}`
+    const fromStdin = (...args: string[]) =>
+      callCli(['webhooks', ...args, '--secret', '-', ...flags, '--webhooks-development'], { input: `${key}\n` })
+    expect((await fromStdin('rotate', 'erp', '--overlap', '0')).stdout).toBe(`${key}\n`)
+    expect((await fromStdin('put', 'erp', '--url', server.url, '--match', 'order.>')).code).toBe(0)
+    const shown = await cli('secret', 'erp')
+    expect(shown.stdout).toBe(`${key}\n`)
+    expect(shown.stderr).toBe(`Receivers verify with its public key: ${publicKeyOf(key)}\n`)
+    expect(await json('secret', 'erp')).toEqual([{ name: 'erp', secrets: [key], publicKeys: [publicKeyOf(key)] }])
 
     await cli('pause', 'erp')
     await bus.run({ signals: false })

@@ -252,6 +252,22 @@ describe('[W20] node:http', () => {
     expect(errors).toEqual([])
   })
 
+  test('an onError that throws, at once or later, ends nothing and changes no answer', async () => {
+    const warned: string[] = []
+    const hear = ({ message }: Error) => void (message.startsWith('onError threw') && warned.push(message))
+    process.on('warning', hear)
+    onTestFinished(() => void process.off('warning', hear))
+    const throws = () => {
+      throw new Error('at once')
+    }
+    const rejects = async () => throws()
+    for (const onError of [throws, rejects]) {
+      const url = await listen(receiverOf({ onError }).node(quiet))
+      expect(await post(url, { headers: {}, body: '{}' })).toMatchObject({ status: 415 })
+    }
+    await eventually(() => warned.length === 2)
+  })
+
   test('only POST', async () => {
     const url = await listen(receiverOf().node(quiet))
     const answer = await readAnswer(await fetch(`${url}?secret=1`))

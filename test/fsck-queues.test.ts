@@ -316,6 +316,7 @@ finds('queue-dead', {
     return [
       { where: `letter "${dead}" of queue "mail"`, problem: 'it cannot be read' },
       { check: 'queue-lanes', where: lane('acme'), problem: 'its record says 1 dead, there are 0' },
+      { check: 'queue-counters', where: whole, problem: expect.stringContaining('bytes of dead letters, there are 0') },
     ]
   },
 })

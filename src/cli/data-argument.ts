@@ -1,4 +1,4 @@
-/** Data that is given on the command line or on stdin, for commands that publish or send it. */
+/** What is given on the command line or on stdin: data that is published or sent, and secrets. */
 import { BusbarError } from '../errors.ts'
 import { limits } from '../event.ts'
 
@@ -8,6 +8,10 @@ export function quotingError(error: unknown): unknown {
   const problem = `${error.details.problem}. In a shell, put it between single quotes, as in '{"total":42}'`
   return BusbarError.of('DATA_UNSERIALISABLE', { problem, isText: true }, error)
 }
+
+/** `-` is stdin: what is typed as a word others can see in the list of processes. */
+export const secretWord = async (given: string | undefined, stdin: AsyncIterable<Uint8Array>) =>
+  given === '-' ? await readStdin(stdin) : given
 
 /** White space around the JSON, such as echo's line end, is not part of it. */
 export async function readStdin(stdin: AsyncIterable<Uint8Array>): Promise<string> {

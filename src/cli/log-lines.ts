@@ -6,7 +6,7 @@
  */
 import { jsonLines, type Level, type TelemetryEvent, type TelemetryListener } from '../runtime/telemetry.ts'
 import type { Colors } from './output.ts'
-import { printable } from './printable.ts'
+import { printable, printableJson } from './printable.ts'
 
 export interface LogOptions {
   json: boolean
@@ -21,7 +21,7 @@ const maxRemembered = 100
 
 export function createLog({ json, from, colors, write }: LogOptions): TelemetryListener {
   const pass = withoutRepeats()
-  const writeJson = jsonLines((line) => write(line.trimEnd()), from)
+  const writeJson = jsonLines((line) => write(printableJson(line.trimEnd())), from)
   return (event) => {
     if (levels.indexOf(event.level) < levels.indexOf(from) || !pass(event)) return
     if (json) writeJson(event)

@@ -35,13 +35,13 @@ function sayFailure(error: unknown, out: Output, session: Session | undefined): 
   const cause = retryable ? session?.redisProblem : undefined
   const stack = session?.config.log.level === 'debug' && error instanceof Error ? stackOf(error) : undefined
   if (out.json) {
-    out.note(JSON.stringify({ error: { code, message, retryable, cause, stack } }))
+    out.noteJson({ error: { code, message, retryable, cause, stack } })
     return exitCode
   }
   const lines = message.split('\n').map(printable).join('\n')
   out.note(`${out.errorColors.red(`error ${code}:`)} ${lines}`)
   if (cause) out.note(`The last attempt to reach Redis ended with: ${printable(cause)}`)
-  if (stack) out.note(stack)
+  if (stack) out.note(stack.split('\n').map(printable).join('\n'))
   return exitCode
 }
 

@@ -38,6 +38,8 @@ export interface Output {
   printJsonText(text: string): Promise<void>
   /** A line about the run. */
   note(line: string): void
+  /** The same as one line of JSON. */
+  noteJson(value: unknown): void
 }
 
 export function createOutput({ stdout, stderr, env }: Io, { json }: { json: boolean }): Output {
@@ -66,6 +68,7 @@ export function createOutput({ stdout, stderr, env }: Io, { json }: { json: bool
     printJson: (value) => print(terminalJson(JSON.stringify(value))),
     printJsonText: (text) => print(terminalJson(text)),
     note: (line) => void stderr.write(`${line}\n`),
+    noteJson: (value) => void stderr.write(`${printableJson(JSON.stringify(value))}\n`),
   }
 
   function terminalJson(text: string): string {

@@ -45,8 +45,8 @@ export function receiver(options: ReceiverOptions): Receiver {
       },
       refuse(error) {
         const refusal = refusalOf(error)
-        // Of its own: what it throws is nothing that the sender could mend.
-        queueMicrotask(() => settings.onError(refusal))
+        // Of its own: what it throws is nothing that the sender could mend, nor worth the process.
+        queueMicrotask(() => tellError(settings, refusal))
         return refused(refusal)
       },
     }
@@ -63,6 +63,17 @@ export function receiver(options: ReceiverOptions): Receiver {
     verify: async (headers, body) => verifiedBatch(settings, headers, body),
   }
 }
+
+function tellError({ onError }: Settings, refusal: BusbarError): void {
+  try {
+    // One that is async rejects later.
+    Promise.resolve(onError(refusal) as unknown).catch(warnOf)
+  } catch (error) {
+    warnOf(error)
+  }
+}
+
+const warnOf = (error: unknown): void => process.emitWarning(`onError threw: ${String(error)}`, 'BusbarWarning')
 
 function verifiedBatch(
   { secrets, toleranceMs, maxBytes }: Settings,

@@ -10,12 +10,9 @@ if not revision then return {'gone'} end
 
 local discarded = 0
 for i = 6, #ARGV do
-  local letter = redis.call('HGET', dead, ARGV[i])
-  if letter then
-    local lane = lane_of(match(letter, '^%d+\30[^\30]*\30%S+ %d+ (%S+) '))
-    redis.call('HDEL', dead, ARGV[i])
-    redis.call('ZREM', dead_order, ARGV[i])
-    dead_of[lane], left_of[lane] = dead_of[lane] - 1, left_of[lane] + 1
+  local item, lane = take_letter(ARGV[i])
+  if item then
+    left_of[lane] = left_of[lane] + 1
     discarded = discarded + 1
   end
 end

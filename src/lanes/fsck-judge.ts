@@ -22,6 +22,8 @@ export interface StoreCounts {
   expired: number
   dropped: number
   discarded: number
+  /** Of the dead letters' items. */
+  deadBytes: number
   later: number
   dead: number
   lanes: number
@@ -39,7 +41,7 @@ export interface StoreCounts {
 }
 
 const countNames: readonly (keyof StoreCounts)[] = [
-  ...(['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'] as const),
+  ...(['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded', 'deadBytes'] as const),
   ...(['later', 'dead', 'lanes', 'places', 'remembered', 'weights', 'objects', 'laid', 'parked'] as const),
   ...(['weighted', 'leases', 'operations'] as const),
 ]
@@ -89,6 +91,7 @@ export class StoreJudge {
   readonly #order: OrderJudge
   readonly #operations: OperationJudge
   #counts = readCounts([])
+  #deadBytes = 0
   #marks: string | undefined
   #changed = false
 
@@ -301,6 +304,7 @@ export class StoreJudge {
     const item = this.#takeItem(text.split(' '), place, `item ${shown(field)}`)
     if (item && item.id !== field) this.#suspectItem(item.id, `it is stored under ${shown(field)}`)
     if (item) this.#metOf(item.lane)[place] += 1
+    if (place === 'dead') this.#deadBytes += item?.bytes ?? 0
   }
 
   #takeItem(described: readonly string[], place: Place, where: string): DescribedItem | undefined {
@@ -377,6 +381,11 @@ export class StoreJudge {
           problem: `its counters say ${counts[what]} ${what}, its lanes ${sum}`,
         })
     }
+    if (counts.deadBytes !== this.#deadBytes)
+      this.#whole.push({
+        ...{ check: 'queue-counters', where: `queue ${shown(this.#queue)}` },
+        problem: `its counters say ${counts.deadBytes} bytes of dead letters, there are ${this.#deadBytes}`,
+      })
   }
 
   #metOf(lane: string): Lane {

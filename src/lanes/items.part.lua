@@ -8,7 +8,9 @@ local dead, dead_order, idle = KEYS[9], KEYS[10], KEYS[11]
 local ranked_prefix, held_prefix, wake = ARGV[2], ARGV[3], ARGV[4]
 local match, find = string.match, string.find
 
-local most_dead = 10000
+local most_dead, most_dead_bytes = 10000, 67108864
+-- For a letter of one lane so many of the oldest are looked at, and not more: a call may bury a thousand.
+local most_looks = 500
 -- Whoever waits asks again every second; who has not for this long is gone.
 local idle_ms = 3000
 -- From the middle of one class of priority to that of the next: room for 2^45 places on each side, and those of priorities
@@ -95,19 +97,89 @@ end
 -- As it was before its first attempt.
 local function untried(item) return (string.gsub(item, '^(%S+) %d+ (%S+) %d+ %d+ ', '%1 0 %2 0 0 ', 1)) end
 
--- Beyond most_dead the oldest letter gives way.
+-- What else a letter that gives way costs (hooks.part.lua).
+local loses_letter
+
+-- Takes a letter out: answers its item, and its lane; nil when there is none.
+local function take_letter(id)
+  redis.call('ZREM', dead_order, id)
+  local letter = redis.call('HGET', dead, id)
+  if not letter then return nil end
+  redis.call('HDEL', dead, id)
+  local item = match(letter, '^%d+\30[^\30]*\30(.*)$')
+  local lane = lane_of(lane_name_of(item))
+  dead_of[lane], dead_bytes = dead_of[lane] - 1, dead_bytes - #item
+  count('deadBytes', -#item)
+  return item, lane
+end
+
+local function drop_letter(id)
+  local item, lane = take_letter(id)
+  if not item then return nil end
+  left_of[lane] = left_of[lane] + 1
+  count('dropped', 1)
+  if loses_letter then loses_letter(lane, item) end
+  return item, lane
+end
+
+-- By lane: so many of the oldest letters are others'.
+local others_before = {}
+
+-- The oldest letter of a lane, if it is among the oldest of all; else the oldest of all.
+local function oldest_letter(lane)
+  local seen = others_before[lane] or 0
+  while dead_of[lane] > 0 and seen < most_looks do
+    local ids = redis.call('ZRANGE', dead_order, seen, seen + 19)
+    if #ids == 0 then break end
+    for i = 1, #ids do
+      if match(redis.call('HGET', dead, ids[i]) or '', '^%d+\30[^\30]*\30%S+ %d+ (%S+) ') == name_of[lane] then
+        others_before[lane] = seen + i - 1
+        return ids[i]
+      end
+    end
+    seen = seen + #ids
+  end
+  -- It goes, so the others move up.
+  others_before[lane] = math.max(0, seen - 1)
+  return redis.call('ZRANGE', dead_order, 0, 0)[1]
+end
+
+-- Letters give way to one of so many bytes: the lane's own if it has half of them, or is the one whose letters are large; else the oldest.
+local function make_room_for_letter(lane, bytes)
+  while true do
+    local letters = redis.call('HLEN', dead)
+    local is_full = letters >= most_dead
+    if letters == 0 or not (is_full or dead_bytes + bytes > most_dead_bytes) then return end
+    local pays = 2 * dead_of[lane] >= letters or not is_full and bytes * letters > dead_bytes
+    local id = pays and oldest_letter(lane) or redis.call('ZRANGE', dead_order, 0, 0)[1]
+    if not id then return end
+    drop_letter(id)
+  end
+end
+
 local function bury(lane, id, item, reason)
+  make_room_for_letter(lane, #item)
   if track then track.fails(id, reason) end
   redis.call('HSET', dead, id, format('%.0f', now) .. '\30' .. reason .. '\30' .. item)
   redis.call('ZADD', dead_order, now, id)
-  dead_of[lane] = dead_of[lane] + 1
-  if redis.call('HLEN', dead) <= most_dead then return end
-  local oldest = redis.call('ZPOPMIN', dead_order)[1]
-  local its_lane = match(redis.call('HGET', dead, oldest), '^%d+\30[^\30]*\30%S+ %d+ (%S+) ')
-  redis.call('HDEL', dead, oldest)
-  local gives_way = lane_of(its_lane)
-  dead_of[gives_way], left_of[gives_way] = dead_of[gives_way] - 1, left_of[gives_way] + 1
-  count('dropped', 1)
+  dead_of[lane], dead_bytes = dead_of[lane] + 1, dead_bytes + #item
+  count('deadBytes', #item)
+end
+
+-- The oldest letters are dropped, so many bytes or a little more. Answers {lane, items, bytes, …} of those that lost some; items_in says
+-- what a letter counts.
+local function drop_letters(bytes, most, items_in)
+  local freed, said, place_of = 0, {}, {}
+  for _, id in ipairs(redis.call('ZRANGE', dead_order, 0, most - 1)) do
+    if freed >= bytes then break end
+    local item, lane = drop_letter(id)
+    if item then
+      local at = place_of[lane] or #said + 1
+      place_of[lane], freed = at, freed + #item
+      said[at], said[at + 1], said[at + 2] = name_of[lane], (said[at + 1] or 0) + items_in(item), (said[at + 2] or 0) + #item
+    end
+  end
+  return said
 end
 
 -- A lease as it is stored: who holds it since when, and its items in the order in which they were given; nil when there is none.

@@ -10,13 +10,9 @@ if not revision then return {'gone'} end
 
 local redriven = 0
 for i = 6, #ARGV do
-  local letter = redis.call('HGET', dead, ARGV[i])
+  local letter, lane = take_letter(ARGV[i])
   if letter then
-    local item = untried(match(letter, '^%d+\30[^\30]*\30(.*)$'))
-    local lane = lane_of(lane_name_of(item))
-    redis.call('HDEL', dead, ARGV[i])
-    redis.call('ZREM', dead_order, ARGV[i])
-    dead_of[lane] = dead_of[lane] - 1
+    local item = untried(letter)
     if track then track.begins_anew(ARGV[i], item) end
     line_up_or_behind(lane, item)
     redriven = redriven + 1

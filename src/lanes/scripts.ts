@@ -256,6 +256,28 @@ export const dropScript = defineScript({
   reply: ([, items, bytes]: ['dropped', number, number]) => ({ items, bytes }),
 })
 
+/** What was given up of a lane's dead letters. */
+export interface DroppedLetters {
+  lane: string
+  items: number
+  bytes: number
+}
+
+export const readDroppedLetters = ([, ...words]: ['dropped', ...(string | number)[]]): DroppedLetters[] =>
+  Array.from({ length: words.length / 3 }, (_, i) => ({
+    lane: String(words[3 * i]),
+    items: Number(words[3 * i + 1]),
+    bytes: Number(words[3 * i + 2]),
+  }))
+
+export const dropLettersScript = defineScript({
+  file: new URL('./drop-letters.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { bytes: number; most: number }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.bytes, input.most],
+  reply: readDroppedLetters,
+})
+
 export const cancelScript = defineScript({
   file: new URL('./cancel.lua', import.meta.url),
   parts,

@@ -2,8 +2,8 @@
 --
 -- KEYS[1] store        hash  revision (fence of accept), born (revision of the creation), defined (revision whose options these
 --                            are), attempts, paused, pausedAt (ms), weighted, ordered, parks, limits, track; turn (number given last); paced (ms);
---                            applied:<partition>; worker:<name> -> its start; waiting, behind, held, bytes (now);
---                            in, out, expired, dropped, discarded (ever)
+--                            applied:<partition>; worker:<name> -> its start; waiting, behind, held, bytes,
+--                            deadBytes (of the dead letters' items; now); in, out, expired, dropped, discarded (ever)
 -- KEYS[2] turns        zset  lane -> its number in line: exactly the lanes that can give
 -- KEYS[3] lanes        hash  lane -> its record, while it has anything (record_format)
 -- KEYS[4] weights      hash  lane -> items per turn, where that is not 1
@@ -48,7 +48,7 @@ if not now then
 end
 
 -- Read and written with one command each: for a single item that is what a call costs.
-local counters = {'turn', 'waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded'}
+local counters = {'turn', 'waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded', 'deadBytes'}
 local read = {'revision', 'attempts', 'paused', 'weighted', 'born', 'ordered', 'parks', 'limits', 'paced', 'track', unpack(counters)}
 for name in string.gmatch(asked, '%S+') do read[#read + 1] = name end
 local known = redis.call('HMGET', store, unpack(read))
@@ -69,6 +69,7 @@ local asked_for = {}
 for i = asked_at + 1, #read do asked_for[read[i]] = known[i] end
 local turn_before = tonumber(known[counters_at + 1] or 0)
 local last_turn = turn_before
+local dead_bytes = tonumber(known[asked_at] or 0)
 
 local long_name = string.rep('-', 65)
 local no_rest = string.rep('-', plain_bytes - rest_at + 1)

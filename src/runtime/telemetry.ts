@@ -65,7 +65,19 @@ export const telemetryTable = {
   'queue.gone': ['warn', 'A worker draws from a queue that is not registered any more; it looks again every second.'],
   'queue.replaced': ['error', 'Another process works under the same name: this one claims nothing more.'],
   'memory.closed': ['error', 'Redis was nearly full: nothing is published for some seconds, or until there is room.'],
-  'memory.dropped': ['error', 'Redis was nearly full: waiting items of the largest backlog were dropped.'],
+  'memory.dropped': [
+    'error',
+    'Redis was nearly full: dead letters, or waiting items of the largest backlog, were dropped.',
+  ],
+  'memory.stuck': ['error', 'Redis is nearly full, and nothing is left to drop: others fill it, or what is held does.'],
+  'memory.untold': [
+    'warn',
+    'No event could be published of what was dropped; it is tried again unless it never can be.',
+  ],
+  'webhook.opened': [
+    'info',
+    'This process posts webhooks to more than public addresses by https: to which, and by http.',
+  ],
   'webhook.delivered': ['debug', 'A batch was taken: to which webhook, which attempt, how it was answered.'],
   'webhook.failed': ['warn', 'A batch was not taken: which attempt, how it was answered, what becomes of it.'],
   'webhook.disabled': [

@@ -2,6 +2,7 @@
 import { Webhook } from 'standardwebhooks'
 import { describe, expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
+import { receiver as receiverOf } from '../../src/client.ts'
 import type { WebhookOptions } from '../../src/sinks/webhook/options.ts'
 import { testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
@@ -254,6 +255,9 @@ test('[W19] a test event goes out at once, signed, whatever waits; its answer is
   expect(new Webhook(secret!).verify(body, headers as Record<string, string>)).toMatchObject({
     events: [{ type: 'busbar.webhook.test', data: { webhook: 'erp' } }],
   })
+  // It has no place in the log: neither a seq nor an id that may be another's.
+  const { id, events } = await receiverOf({ secret: secret! }).verify(headers, body)
+  expect(events.map((event) => [event.id, event.seq])).toEqual([[`${id}.0`, 0]])
   receiver.next = [500]
   expect(await bus.webhooks.test('erp')).toMatchObject({ ok: false, status: 500, excerpt: 'answer 500' })
   await eventually(async () =>

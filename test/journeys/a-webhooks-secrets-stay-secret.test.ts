@@ -53,6 +53,15 @@ test('what is stored is whole: requests have it all, and an equal definition is 
   await expect(other).rejects.toThrow(/has parallel: 2, and keeps it/)
 })
 
+test('[W16] a receiver that repeats the request puts none of them into its answer as it is shown', async () => {
+  const { bus, server } = await place()
+  server.next = [(response, { headers }) => response.writeHead(500).end(JSON.stringify(headers))]
+  const { excerpt } = await bus.webhooks.test('erp')
+  expect(excerpt).toContain('"x-token":"[redacted]"')
+  expect(excerpt).not.toContain(Buffer.from('the-user:x').toString('base64'))
+  expect(excerpt).not.toMatch(/the-(user|token|shop)|v1,/)
+})
+
 test('an error never shows them', async () => {
   const { bus, server } = await place()
   const refused = async (more: object) => {

@@ -99,6 +99,28 @@ test('[W17] the backlog of a queue is dropped where it is the largest, of the te
   expect(await held!.ack()).toBe('settled')
 })
 
+test('[W17] a Redis that is above its limit already is brought below the mark: publishing is closed, the stores are looked through once', async () => {
+  const { bus, redis, used, events, dropped } = await fullBus()
+  const queue = bus.queue('jobs')
+  await bus.run({ signals: false })
+  // Dead letters go first.
+  await queue.send({ text: text(200 * kB) }, { tenant: 'modest' })
+  await (await queue.claim()).items[0]!.dead('broken')
+  for (let n = 0; (await used()) < 0.55; n += 20)
+    await Promise.all(Array.from({ length: 20 }, () => queue.send({ n, text: text(10 * kB) }, { tenant: 'greedy' })))
+  await redis.config('RESETSTAT')
+  await redis.config('SET', 'maxmemory', '20mb')
+  await eventually(async () => (await used()) < 0.38, { timeoutMs: 10_000 })
+  expect(events.some(({ name }) => name === 'memory.closed')).toBe(true)
+  await eventually(() => dropped().length > 0)
+  expect(dropped()[0]!.fields).toMatchObject({ kind: 'queue', name: 'jobs', tenant: 'modest', letters: true, items: 1 })
+  expect(await bus.queues.get('jobs')).toMatchObject({ dead: 0 })
+  const stats = await redis.info('commandstats')
+  const turns = dropped().length + 1
+  expect(Number(/cmdstat_hscan:calls=(\d+)/.exec(stats)![1])).toBeLessThanOrEqual(turns)
+  await eventually(() => bus.publish('still.works'), { timeoutMs: 15_000, everyMs: 100 })
+})
+
 test('[W17] above the top mark publishing is closed, by an error that says so, and opens as soon as there is room', async () => {
   const { bus, redis, used, events } = await fullBus()
   await bus.run({ signals: false })
@@ -106,6 +128,7 @@ test('[W17] above the top mark publishing is closed, by an error that says so, a
   // Filled by somebody else: nothing of it can be given up.
   for (let i = 0; (await used()) < 0.975; i += 1) await redis.set(`foreign:${i}`, text(100 * kB))
   await eventually(() => events.some(({ name }) => name === 'memory.closed'))
+  await eventually(() => events.some(({ name }) => name === 'memory.stuck'))
   await expect(bus.publish('log.only', { n: 1 })).rejects.toMatchObject({ code: 'PUBLISHING_CLOSED', retryable: true })
   const foreign = await redis.keys('foreign:*')
   await redis.unlink(...foreign.slice(0, Math.ceil(foreign.length / 4)))

@@ -49,6 +49,7 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
       ['what is handed back goes to the end', '(at_head and -number or number)', 'number'],
       ['an accept is applied twice', 'if applied < first or tonumber(', 'if true or tonumber('],
       ['a stale settle counts', "count('out', #names)", "count('out', size)"],
+      ['what is no dead letter any more counts as one', "count('deadBytes', -#item)", ''],
       ['what was acknowledged stays at its place', 'remove_items(done)', ''],
       ['a throttle ends a pause', '== forever then return end', '== forever then not_before[lane] = 0 end'],
     ],

@@ -357,7 +357,7 @@ export class Walk {
     same({ ...stored, later: waitedFor }, expectedOf(this.#reference))
     const { waiting, behind, held, counts } = this.#reference
     const bytes = bytesOf(Object.values({ ...stored.waiting, ...stored.behind }).flat())
-    same(counted(store), { ...counts, waiting, behind, held, bytes })
+    same(counted(store), { ...counts, waiting, behind, held, bytes, deadBytes: bytesOf(stored.dead) })
     for (const name of laneNames) this.#checkLane(name, records[name], later[`@${name}`] !== undefined)
     same(letters.length, this.#reference.dead.size)
     same(places, waiting + held)
@@ -396,6 +396,6 @@ const itemsOf = (reply: ClaimReply): readonly string[] => (reply.kind === 'claim
 const bytesOf = (works: readonly Work[]): number => works.reduce((sum, work) => sum + itemText(work).length, 0)
 
 function counted(store: Record<string, string>) {
-  const names = ['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded']
+  const names = ['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded', 'deadBytes']
   return Object.fromEntries(names.map((name) => [name, Number(store[name] ?? 0)]))
 }

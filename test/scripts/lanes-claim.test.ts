@@ -393,6 +393,10 @@ describe('settle.lua', () => {
     store.pass(1)
     await bury('a', 9_998)
     store.pass(1)
+    // Who has most of them pays first.
+    await bury('a', 3)
+    expect(await store.record('old')).toMatchObject({ dead: 2 })
+    expect(await store.record('a')).toMatchObject({ dead: 9_998 })
     await bury('b', 1)
     expect(await store.record('old')).toMatchObject({ dead: 1 })
     await bury('b', 3)
@@ -401,7 +405,27 @@ describe('settle.lua', () => {
     expect(await store.record('b')).toMatchObject({ dead: 4 })
     expect(await store.redis.hlen(store.keys.dead)).toBe(10_000)
     expect(await store.redis.zcard(store.keys.deadOrder)).toBe(10_000)
-    expect(await store.counts()).toEqual({ in: 10_004, dropped: 4 })
+    expect(await store.counts()).toEqual({ in: 10_007, dropped: 7 })
+  })
+
+  test('64 MiB of dead letters are kept: whose letters are large pays', async () => {
+    const store = await clockedStore()
+    const bury = async (lane: string, times: number, bytes: number) => {
+      for (let i = 0; i < times; i += 1) {
+        store.pass(1)
+        await store.send(lane, { envelope: `{"type":"mail.sent","tenant":"${lane}"}\n"${'x'.repeat(bytes)}"` })
+        const { token, ids } = await store.take(1)
+        await store.settle(token, ids, { kind: 'dead', reason: 'no' })
+      }
+    }
+    await bury('modest', 3, 10)
+    await bury('big', 34, 2 ** 21)
+    expect(await store.record('modest')).toMatchObject({ dead: 3 })
+    expect(await store.record('big')).toMatchObject({ dead: 31 })
+    expect(await store.counts()).toEqual({ in: 37, dropped: 3 })
+    const bytes = Number(await store.redis.hget(store.keys.store, 'deadBytes'))
+    expect(bytes).toBeGreaterThan(31 * 2 ** 21)
+    expect(bytes).toBeLessThanOrEqual(2 ** 26)
   })
 })
 

@@ -1,6 +1,6 @@
-/** drop.lua: the oldest of what waits in a lane is given up for memory. */
+/** drop.lua, drop-letters.lua: the oldest of what waits in a lane, or of the dead letters, is given up for memory. */
 import { expect, test } from 'vitest'
-import { dropScript } from '../../src/lanes/scripts.ts'
+import { dropLettersScript, dropScript } from '../../src/lanes/scripts.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { clockedStore } from '../lanes/clocked.ts'
 
@@ -29,4 +29,30 @@ test('of a store that is not there: nothing', async () => {
   await store.remove()
   const input = { ...store.ground(), name: 'a', bytes: 1, most: 1 }
   expect(await runScript(store.redis, dropScript, input)).toEqual({ items: 0, bytes: 0 })
+  expect(await runScript(store.redis, dropLettersScript, input)).toEqual([])
+})
+
+test('dead letters: so many bytes or letters, the oldest first, counted by lane', async () => {
+  const store = await clockedStore()
+  const drop = (bytes: number, most = 100) =>
+    runScript(store.redis, dropLettersScript, { ...store.ground(), bytes, most })
+  for (const lane of ['a', 'b', 'a', 'c']) {
+    store.pass(1)
+    await store.send(lane)
+    const { token, ids } = await store.take(1)
+    await store.settle(token, ids, { kind: 'dead', reason: 'no' })
+  }
+  const bytes = Number(await store.redis.hget(store.keys.store, 'deadBytes'))
+  const dropped = await drop(1_000_000, 3)
+  expect(dropped).toMatchObject([
+    { lane: 'a', items: 2 },
+    { lane: 'b', items: 1 },
+  ])
+  const freed = dropped.reduce((sum, lane) => sum + lane.bytes, 0)
+  expect(await store.redis.hget(store.keys.store, 'deadBytes')).toBe(String(bytes - freed))
+  expect(await store.counts()).toEqual({ in: 4, dropped: 3 })
+  expect(await store.record('a')).toBeUndefined()
+  expect(await drop(1)).toMatchObject([{ lane: 'c', items: 1 }])
+  expect(await drop(1)).toEqual([])
+  expect((await store.stored()).letters).toEqual([])
 })

@@ -1,5 +1,6 @@
 /** Every reply of the scripts that open, read, hold and lift a log. Seqs are small because the tests set the clock. */
 import { describe, expect, onTestFinished, test } from 'vitest'
+import { closeScript } from '../../src/log/closing.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript, type Retention } from '../../src/log/namespace.ts'
 import { historyScript } from '../../src/log/read.ts'
@@ -169,4 +170,10 @@ describe('lift.lua', () => {
     expect(await p.meta()).toMatchObject({ last: '500', events: '1' })
     expect(await p.flush(['acme/a'], { nowUs: 200 })).toMatchObject({ last: 501, prevs: ['100'] })
   })
+})
+
+test('close.lua, closed: until the time that it was told', async () => {
+  const { redis, keys } = await testPartition()
+  expect(await runScript(redis, closeScript, { keys, untilMs: 5_000 })).toBe('closed')
+  expect(await redis.hget(keys.meta, 'closedUntil')).toBe('5000')
 })

@@ -9,6 +9,7 @@ import {
   extendScript,
   cancelScript as laneCancelScript,
   discardScript as laneDiscardScript,
+  dropLettersScript as laneDropLettersScript,
   dropScript as laneDropScript,
   fsckScript as laneFsckScript,
   redriveScript as laneRedriveScript,
@@ -22,6 +23,7 @@ import {
   renewScript,
   sendScript,
 } from '../../src/lanes/scripts.ts'
+import { closeScript } from '../../src/log/closing.ts'
 import { countScript } from '../../src/log/count.ts'
 import { holdScript } from '../../src/log/holds.ts'
 import { openScript } from '../../src/log/namespace.ts'
@@ -66,6 +68,7 @@ import {
 } from '../../src/sinks/stream/scripts.ts'
 import {
   announcedScript,
+  dropLettersScript,
   dropScript,
   acceptScript as hookAcceptScript,
   makeScript as hookMakeScript,
@@ -167,6 +170,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     keys: routeKeys('ns'),
     said: [{ partition: 0, epoch: 1, main: 1, places: [{ name: 's', revision: 1, act: 'own', seq: 1 }] }],
   }),
+  'src/log/close.lua': call(closeScript, { keys, untilMs: 1 }),
   'src/log/lift.lua': call(liftScript, { keys, seen: 1 }),
   'src/log/count.lua': call(countScript, { keys, after: 0, upTo: 1, maxEntries: 1 }),
   'src/sinks/stream/declare.lua': call(declareScript, { keys: stream, cursors }),
@@ -213,6 +217,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/lanes/parked.lua': call(parkedScript, { ...lanes, act: 'resume', objects: ['l k'] }),
   'src/lanes/pause.lua': call(pauseScript, { ...lanes, act: 'pause', lane: '' }),
   'src/lanes/peek.lua': call(peekScript, { ...lanes, n: 1 }),
+  'src/lanes/drop-letters.lua': call(laneDropLettersScript, { ...lanes, bytes: 1, most: 1 }),
   'src/lanes/drop.lua': call(laneDropScript, { ...lanes, name: 'l', bytes: 1, most: 1 }),
   'src/lanes/redrive.lua': call(laneRedriveScript, { ...lanes, ids: ['i'] }),
   'src/lanes/discard.lua': call(laneDiscardScript, { ...lanes, ids: ['i'] }),
@@ -232,6 +237,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   'src/sinks/webhook/announced.lua': call(announcedScript, { ...shard, name: 'h', disabledAt: '1' }),
   'src/sinks/webhook/letters.lua': call(lettersScript, { ...shard, act: 'redrive', ids: ['b'] }),
   'src/sinks/webhook/rotate.lua': call(rotateScript, { ...shard, name: 'h', secret: 's', overlapMs: 1 }),
+  'src/sinks/webhook/drop-letters.lua': call(dropLettersScript, { ...shard, bytes: 1, most: 1 }),
   'src/sinks/webhook/drop.lua': call(dropScript, { ...shard, name: 'h', bytes: 1, most: 1 }),
   'src/sinks/webhook/remove.lua': call(hookRemoveScript, { ...shard, name: 'h', revision: 1 }),
   'src/sinks/webhook/inspect.lua': call(inspectScript, { ...shard, name: 'h', most: 1 }),

@@ -174,6 +174,23 @@ describe('letters', () => {
   })
 })
 
+describe('drop-letters', () => {
+  test('the oldest dead batches are dropped, counted where they were; nothing of what waits', async () => {
+    const shard = await clockedShard()
+    expect(await shard.dropLetters(1)).toEqual([])
+    await withBatches(shard, 2)
+    await withBatches(shard, 1, 'g')
+    for (const batch of (await shard.take()).batches) await shard.end(batch, 'dead')
+    expect(await shard.dropLetters(1, 1)).toHaveLength(1)
+    expect(await shard.dropLetters(1_000_000)).toHaveLength(1)
+    expect(await shard.dropLetters(1_000_000)).toEqual([])
+    expect(await shard.counts('h')).toEqual({ in: 6, dropped: 3, backlog: 3, batches: 2 })
+    expect(await shard.counts('g')).toEqual({ in: 3, dropped: 3, batches: 1 })
+    expect(await shard.redis.hgetall(shard.keys.store)).toMatchObject({ dropped: '2', deadBytes: '0' })
+    expect(await shard.redis.exists(shard.keys.dead, shard.keys.deadOrder)).toBe(0)
+  })
+})
+
 describe('drop', () => {
   test('gives up the oldest sealed batches until there are so many bytes, and counts their events', async () => {
     const shard = await clockedShard()

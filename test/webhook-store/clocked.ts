@@ -10,6 +10,7 @@ import { type Batch, readBatch } from '../../src/sinks/webhook/batch.ts'
 import {
   acceptScript,
   announcedScript,
+  dropLettersScript,
   dropScript,
   type Ended,
   type Gathered,
@@ -125,6 +126,7 @@ export async function clockedShard() {
       runScript(redis, lettersScript, { ...ground(), act, ids }),
     rotate: (name: string, secret: string, overlapMs = 500) =>
       runScript(redis, rotateScript, { ...ground(), name, secret, overlapMs }),
+    dropLetters: (bytes: number, most = 100) => runScript(redis, dropLettersScript, { ...ground(), bytes, most }),
     drop: (name: string, bytes: number, most = 100) => runScript(redis, dropScript, { ...ground(), name, bytes, most }),
     remove: (name: string, revision = 1) => runScript(redis, removeScript, { ...ground(), name, revision }),
     inspect: (name: string, most = 100) => runScript(redis, inspectScript, { ...ground(), name, most }),

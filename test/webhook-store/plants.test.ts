@@ -65,8 +65,8 @@ const bugs: [of: string, bugs: Bug[]][] = [
       ['what is redriven is not in the backlog', 'backlog_grows(hook, events_in(item))', ''],
       [
         'a discarded letter stays in line',
-        "redis.call('ZREM', dead_order, ARGV[i])\n    dead_of[lane] = dead_of[lane] - 1",
-        '',
+        'dead_of[lane], dead_bytes = dead_of[lane] - 1, dead_bytes - #item',
+        'dead_bytes = dead_bytes - #item',
       ],
       ['the backlog has no bound', 'hook.backlog > hook.keep_events and', 'false and'],
       [

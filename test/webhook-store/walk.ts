@@ -399,7 +399,8 @@ export class Walk {
     same(stored, expectedOf(this.#reference))
     const { waiting, behind, held, counts } = this.#reference
     const bytes = hookNames.reduce((sum, name) => sum + this.#bytesOf(name), 0)
-    same(counted(store), { ...counts, waiting, behind, held, bytes, hooks: this.#reference.hooks.size })
+    const deadBytes = [...this.#reference.dead.values()].reduce((sum, { work }) => sum + this.#sizeOf(work), 0)
+    same(counted(store), { ...counts, waiting, behind, held, bytes, deadBytes, hooks: this.#reference.hooks.size })
     same(places, waiting + held)
     for (const name of hookNames) this.#checkLane(name, records[name])
     this.#invariants.hold(lanes, hooks)
@@ -407,7 +408,11 @@ export class Walk {
 
   #bytesOf(name: string): number {
     const works = this.#reference.worksOf(name)
-    return works.reduce((sum, work) => sum + Buffer.byteLength(this.#reference.itemText(work)), 0)
+    return works.reduce((sum, work) => sum + this.#sizeOf(work), 0)
+  }
+
+  #sizeOf(work: Parameters<ReferenceShard['itemText']>[0]): number {
+    return Buffer.byteLength(this.#reference.itemText(work))
   }
 
   #checkLane(name: string, record: StoredLanes['records'][string] | undefined): void {
@@ -425,6 +430,18 @@ function same(actual: unknown, expected: unknown): void {
 }
 
 function counted(store: Record<string, string>) {
-  const names = ['waiting', 'behind', 'held', 'bytes', 'in', 'out', 'expired', 'dropped', 'discarded', 'hooks']
+  const names = [
+    'waiting',
+    'behind',
+    'held',
+    'bytes',
+    'in',
+    'out',
+    'expired',
+    'dropped',
+    'discarded',
+    'deadBytes',
+    'hooks',
+  ]
   return Object.fromEntries(names.map((name) => [name, Number(store[name] ?? 0)]))
 }

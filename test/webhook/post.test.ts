@@ -574,6 +574,29 @@ describe('what is kept of an answer', () => {
     expect(excerptOf([Buffer.from([0xe2, 0x82]), Buffer.from([0xac])])).toBe('€')
   })
 
+  test('[W16] an excerpt has nothing of what is secret in the headers, however a receiver repeats it', () => {
+    const headers = {
+      ...{ 'content-type': 'application/json', 'user-agent': 'busbar/1', 'webhook-id': 'the-id' },
+      ...{
+        'x-token': 'the "token"',
+        'x-n': '1',
+        authorization: `Basic ${Buffer.from('the-user:x').toString('base64')}`,
+      },
+      'webhook-signature': 'v1,c2lnbmF0dXJl v1a,b3RoZXI=',
+    }
+    const plain = 'application/json busbar/1 the-id 1'
+    const secret = ['the "token"', headers.authorization, 'the-user:x', 'the-user', 'c2lnbmF0dXJl', 'b3RoZXI=']
+    const echoed = [plain, JSON.stringify(headers), ...secret].join(' | ')
+    const kept = excerptOf([Buffer.from(echoed)], headers)
+    expect(kept).not.toMatch(/the ..?token|dGhl|the-user|c2ln|b3Ro/)
+    expect(kept).toContain(plain)
+    expect(kept).toContain('"x-token":"[redacted]"')
+    // Also one that is only half within it.
+    const long = { 'x-token': 's'.repeat(4_000) }
+    const half = excerptOf([Buffer.from(`${'€'.repeat(990)}${long['x-token']}`)], long)
+    expect(half).toBe(`${'€'.repeat(990)}[redacted]`)
+  })
+
   test('[W16] Retry-After: seconds or a date, a day at most; anything else says nothing', () => {
     const nowMs = Date.parse('2026-11-15T12:00:00Z')
     const read = (header: string | string[] | undefined) => retryAfterMs(header, nowMs)

@@ -1,6 +1,7 @@
 /** Webhooks never lead inside, whichever way they are asked to: put, changed, tested, delivered, replayed. Nothing here is ever dialled. */
 import { expect, test } from 'vitest'
 import type { Bus } from '../../src/bus.ts'
+import type { TelemetryEvent } from '../../src/runtime/telemetry.ts'
 import { testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { startReceiver } from '../support/receiver.ts'
@@ -73,6 +74,27 @@ test('[W15] the canary: with the allow-list the same doors reach loopback', asyn
   await eventually(() => receiver.delivered().includes(1))
   await bus.webhooks.replay('canary', { since: 0 })
   await eventually(() => receiver.delivered().filter((n) => n === 1).length === 2)
+})
+
+test('[W15] a process that may reach more than public addresses by https says so when it begins to post; any other says nothing', async () => {
+  const said = async (webhooks: object) => {
+    const events: TelemetryEvent[] = []
+    const bus = testBus({ webhooks: { dispatch: true, ...webhooks }, onTelemetry: (event) => events.push(event) })
+    await bus.run({ signals: false })
+    return events.flatMap(({ name, fields }) => (name === 'webhook.opened' ? [fields] : []))
+  }
+  expect(await said({})).toEqual([])
+  expect(await said({ development: true })).toEqual([{ allow: '127.0.0.0/8 ::1/128', allowHttp: true }])
+  expect(await said({ allow: ['10.0.0.0/8'] })).toEqual([{ allow: '10.0.0.0/8', allowHttp: false }])
+})
+
+test('a replay to a name that has no address now goes in line, as a put does', async () => {
+  let isKnown = true
+  const { bus } = recordedBus(() => (isKnown ? ['93.184.216.34'] : []))
+  await bus.webhooks.put('away', { url: 'https://away.example/', match: 'order.*', batch })
+  await bus.publish('order.paid', { n: 1 })
+  isKnown = false
+  expect(await bus.webhooks.replay('away', { since: 0 })).toMatchObject({ events: 1 })
 })
 
 test('[W16] an answer without end is cut at the cap; the log of attempts has its status, time and beginning', async () => {

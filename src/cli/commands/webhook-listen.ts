@@ -144,19 +144,19 @@ async function close(server: Server): Promise<void> {
 
 function sayListening(url: string, secrets: readonly string[], out: Output): void {
   const verifies = secrets.length > 0
-  if (out.json) return out.note(JSON.stringify({ listening: { url, verifies } }))
+  if (out.json) return out.noteJson({ listening: { url, verifies } })
   out.note(`Listening on ${url}, any path. ${verifies ? 'Signatures are verified.' : ''}`.trimEnd())
   if (!verifies)
     out.note(out.errorColors.yellow('Signatures are not verified: --secret takes the secret of the subscription.'))
 }
 
 function sayBatch({ id, format, subscription, events }: Batch, out: Output): void {
-  if (out.json) return out.note(JSON.stringify({ batch: { id, format, subscription, events: events.length } }))
+  if (out.json) return out.noteJson({ batch: { id, format, subscription, events: events.length } })
   const from = subscription === null ? '' : ` of ${printable(subscription)}`
   out.note(out.errorColors.dim(`batch ${printable(id)}${from}: ${countOf(events.length, 'event')}`))
 }
 
 function sayRefused({ code, message, status }: BusbarError, out: Output): void {
-  if (out.json) return out.note(JSON.stringify({ refused: { code, status, message } }))
+  if (out.json) return out.noteJson({ refused: { code, status, message } })
   out.note(`${out.errorColors.red(`refused with ${status} ${code}:`)} ${printable(message)}`)
 }

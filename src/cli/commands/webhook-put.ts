@@ -3,6 +3,7 @@ import type { Command } from 'commander'
 import { BusbarError } from '../../errors.ts'
 import type { WebhookOptions } from '../../index.ts'
 import { readStart, startForms } from '../../sinks/queue/start.ts'
+import { secretWord } from '../data-argument.ts'
 import { exitCodes } from '../exit.ts'
 import { commandLine } from '../invocation.ts'
 import { backoffOption, collect, countOption, kebab } from '../options.ts'
@@ -54,7 +55,7 @@ export function addWebhookPut(webhooks: Command, run: Runner): void {
     .option('--format <format>', 'busbar, cloudevents-batch or routemaster (default: busbar)')
     .option('--parallel <n>', 'sequences side by side, divided by key (default: 1)', countOption('parallel'))
     .option('--header <name: value>', 'sent with every request; may be repeated', collect(readHeader))
-    .option('--secret <secret>', 'whsec_… to sign with (default: one is made)')
+    .option('--secret <secret>', 'whsec_… to sign with; - reads it from stdin (default: one is made)')
     .option('--basic <user>', 'user name for HTTP Basic authentication, with the password x')
     .option('--timeout <duration>', 'how long a request may take in all (default: 20s)')
     .option('--disable-after <duration>', 'failing for so long it is disabled (default: 5d)')
@@ -64,9 +65,12 @@ export function addWebhookPut(webhooks: Command, run: Runner): void {
 }
 
 async function putWebhook(session: Session, name: string, options: Options) {
-  const { out, withBus } = session
+  const { out, io, withBus } = session
+  const secret = await secretWord(options.secret, io.stdin)
   const { put, routed } = await withBus(async (bus) => ({
-    put: await bus.webhooks.put(name, definitionOf(options)).catch((error) => refuse(session, error)),
+    put: await bus.webhooks
+      .put(name, definitionOf({ ...options, ...(secret === undefined ? {} : { secret }) }))
+      .catch((error) => refuse(session, error)),
     routed: await isRouted(bus),
   }))
   if (out.json) {
@@ -76,8 +80,8 @@ async function putWebhook(session: Session, name: string, options: Options) {
   await out.print(put.change === 'same' ? `${name} is as it was.` : `${name} is ${put.change}.`)
   for (const line of webhookDefinitionLines(put, out)) await out.print(line)
   if (put.change === 'created') {
-    const secret = commandLine(session, `webhooks secret ${name}`)
-    out.note(`\`${secret}\` shows the secret that its requests are signed with.`)
+    const shows = commandLine(session, `webhooks secret ${name}`)
+    out.note(`\`${shows}\` shows the secret that its requests are signed with.`)
   }
   if (!routed) sayUnrouted(session)
   return exitCodes.ok

@@ -1,7 +1,9 @@
 /** `busbar webhooks`: what is posted where, how that goes, and what to do about it. Making is in webhook-put.ts. */
 import type { WebhookFacts } from '../../index.ts'
 import { timeForms } from '../../time.ts'
+import { publicKeyOf } from '../../webhook-signature.ts'
 import { refusal } from '../confirm.ts'
+import { secretWord } from '../data-argument.ts'
 import { exitCodes } from '../exit.ts'
 import { commandLine } from '../invocation.ts'
 import { countOption, timeOption } from '../options.ts'
@@ -41,7 +43,7 @@ export const addWebhooks: AddCommand = (program, run) => {
   add('test', 'post a test event now, whatever waits').action(run(testWebhook))
   add('secret', 'show the secrets that its requests are signed with, the newest first').action(run(showSecrets))
   add('rotate', 'sign with a new secret; the one before is used beside it for a while')
-    .option('--secret <secret>', 'whsec_…, the new one (default: one is made)')
+    .option('--secret <secret>', 'whsec_…, the new one; - reads it from stdin (default: one is made)')
     .option('--overlap <duration>', 'how long the one before goes on being used (default: 24h)')
     .action(run(rotateSecret))
   add('replay', 'post what was published in a time once more, behind what waits')
@@ -163,15 +165,20 @@ async function testWebhook(session: Session, name: string) {
 
 async function showSecrets({ out, withBus }: Session, name: string) {
   const secrets = await withBus((bus) => bus.webhooks.secrets(name))
-  if (out.json) await out.printJson({ name, secrets })
+  const publicKeys = secrets.filter((secret) => secret.startsWith('whsk_')).map(publicKeyOf)
+  if (out.json) await out.printJson({ name, secrets, ...(publicKeys.length === 0 ? {} : { publicKeys }) })
   else for (const secret of secrets) await out.print(secret)
+  if (!out.json) for (const key of publicKeys) out.note(`Receivers verify with its public key: ${key}`)
   return exitCodes.ok
 }
 
 async function rotateSecret(session: Session, name: string, options: { secret?: string; overlap?: string }) {
-  const { out, withBus } = session
+  const { out, io, withBus } = session
+  const given = await secretWord(options.secret, io.stdin)
   const secret = await withBus(({ webhooks }) =>
-    webhooks.rotate(name, options as Parameters<typeof webhooks.rotate>[1]),
+    webhooks.rotate(name, { ...options, ...(given === undefined ? {} : { secret: given }) } as Parameters<
+      typeof webhooks.rotate
+    >[1]),
   )
   if (out.json) await out.printJson({ name, secret })
   else {

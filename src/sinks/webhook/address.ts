@@ -8,6 +8,7 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { BusbarError, shown } from '../../errors.ts'
+import { isNetwork } from '../../networks.ts'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Network = [Address, number]
@@ -41,17 +42,13 @@ export class Addresses {
     this.#allowed = allow.map((cidr) => ipaddr.parseCIDR(cidr))
   }
 
-  /** Is it on the allow-list? */
-  isAllowed(address: string): boolean {
+  /** `allowed`: it is on the list. `kind`: what it is that must not be reached, as in "a private address". */
+  judge(address: string): 'allowed' | 'public' | { kind: string } {
     const parsed = parse(address)
-    return parsed !== undefined && this.#allowed.some((network) => isWithin(parsed, network))
-  }
-
-  /** What it is that must not be reached, as in "a private address". */
-  refusal(address: string): string | undefined {
-    const parsed = parse(address)
-    if (parsed === undefined) return 'not an IP address'
-    return this.#allowed.some((network) => isWithin(parsed, network)) ? undefined : kindOf(parsed)
+    if (parsed === undefined) return { kind: 'not an IP address' }
+    if (this.#allowed.some((network) => isWithin(parsed, network))) return 'allowed'
+    const kind = kindOf(parsed)
+    return kind === undefined ? 'public' : { kind }
   }
 }
 
@@ -72,6 +69,6 @@ const isWithin = (address: Address, [network, bits]: Network): boolean =>
   address.kind() === network.kind() && address.match(network, bits)
 
 function networkProblem(cidr: unknown): string[] {
-  if (typeof cidr === 'string' && isIP(cidr.split('/')[0]!) !== 0 && ipaddr.isValidCIDR(cidr)) return []
+  if (isNetwork(cidr)) return []
   return [`allow must be networks such as "127.0.0.0/8" or "::1/128"; got ${shown(cidr)}`]
 }

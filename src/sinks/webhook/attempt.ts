@@ -48,6 +48,7 @@ const mostInterim = 10
 
 export class Attempt implements Dispatcher.DispatchHandler {
   readonly request: Dispatcher.DispatchOptions
+  readonly #headers: Record<string, string>
   readonly #limits: AttemptLimits
   readonly #settle: (posted: Posted) => void
   readonly #signal: AbortSignal | undefined
@@ -66,6 +67,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
   constructor(url: URL, request: PostRequest, limits: AttemptLimits, settle: (posted: Posted) => void) {
     const { headers, body, signal } = request
     this.request = { method: 'POST', path: url.pathname + url.search, headers, body }
+    this.#headers = headers
     this.#limits = limits
     this.#settle = settle
     this.#signal = signal
@@ -137,7 +139,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
 
   #answered(isReusable: boolean): void {
     if (this.#ended) return
-    const excerpt = this.#isPacked && this.#bytes > 0 ? '(compressed)' : excerptOf(this.#chunks)
+    const excerpt = this.#isPacked && this.#bytes > 0 ? '(compressed)' : excerptOf(this.#chunks, this.#headers)
     const retryAfter = retryAfterMs(this.#retryAfter, this.#limits.now())
     this.#end(
       {

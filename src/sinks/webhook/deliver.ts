@@ -2,7 +2,7 @@
 import { storedReason } from '../../lanes/item.ts'
 import type { Randomness } from '../../runtime/clock.ts'
 import { version } from '../../version.ts'
-import { signatures } from '../../webhook-signature.ts'
+import { signedHeaders } from '../../webhook-signature.ts'
 import type { Batch } from './batch.ts'
 import { contentType, type Format } from './format.ts'
 import { settingsOf, type WebhookSettings } from './options.ts'
@@ -80,7 +80,11 @@ export interface RequestAbout {
   body: string
 }
 
-export function headersFor({ id, format, body }: RequestAbout, endpoint: Endpoint, nowMs: number) {
+export function headersFor(
+  { id, format, body }: RequestAbout,
+  endpoint: Endpoint,
+  nowMs: number,
+): Record<string, string> {
   const { headers, basic } = endpoint.settings
   const timestamp = Math.floor(nowMs / 1000)
   return {
@@ -88,9 +92,7 @@ export function headersFor({ id, format, body }: RequestAbout, endpoint: Endpoin
     'content-type': contentType[format],
     'user-agent': `busbar/${version}`,
     ...(basic === undefined ? {} : { authorization: `Basic ${Buffer.from(`${basic}:x`).toString('base64')}` }),
-    'webhook-id': id,
-    'webhook-timestamp': String(timestamp),
-    'webhook-signature': signatures({ id, timestamp, body }, endpoint.secrets),
+    ...signedHeaders({ id, timestamp, body }, endpoint.secrets),
   }
 }
 

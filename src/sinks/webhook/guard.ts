@@ -15,15 +15,11 @@ import type { buildConnector } from 'undici'
 import { BusbarError, shown } from '../../errors.ts'
 import { Addresses } from './address.ts'
 import { type Dial, dialInTurn, dialSocket } from './dial.ts'
+import { HungBefore, Lookups, type Resolve } from './lookups.ts'
 import { isUsualPort } from './ports.ts'
 import { NotInTime } from './problem.ts'
 
-/** As `dns.lookup` with `all`. */
-export type Resolve = (
-  hostname: string,
-  options: { all: true },
-  callback: (error: Error | null, addresses: LookupAddress[]) => void,
-) => void
+export type { Resolve }
 
 export interface GuardOptions {
   /** Networks (CIDR) that may be reached although they are not public. Default: none. */
@@ -66,10 +62,8 @@ export class Guard {
   readonly allowHttp: boolean
   readonly #addresses: Addresses
   readonly #isPort: (port: number) => boolean
-  readonly #resolve: Resolve
+  readonly #lookups: Lookups
   readonly #dial: Dial
-  /** By name, while they last: one slow name server must not take every thread that can look names up. */
-  readonly #lookups = new Map<string, Promise<LookupAddress[]>>()
 
   constructor(options: GuardOptions = {}) {
     const { allow = [], allowHttp = false, ports, resolve = lookup, dial = dialSocket } = options
@@ -77,7 +71,7 @@ export class Guard {
     this.allow = [...allow]
     this.allowHttp = allowHttp
     this.#isPort = ports ? (port) => ports.includes(port) : isUsualPort
-    this.#resolve = resolve
+    this.#lookups = new Lookups(resolve)
     this.#dial = dial
   }
 
@@ -144,10 +138,13 @@ export class Guard {
   }
 
   #addressRefusal(host: string, address: string): Refusal | undefined {
-    if (isIP(host) === 0 && insideName.test(host) && !this.#addresses.isAllowed(address)) return insideRefusal(host)
-    const kind = this.#addresses.refusal(address)
-    if (kind === undefined) return undefined
-    const problem = host === address ? `${address} is ${kind}` : `${shown(host)} leads to ${shown(address)}, ${kind}`
+    const verdict = this.#addresses.judge(address)
+    if (verdict === 'allowed') return undefined
+    if (isIP(host) === 0 && insideName.test(host)) return insideRefusal(host)
+    if (verdict === 'public') return undefined
+    const { kind } = verdict
+    // Not which address: whoever asks would learn what names inside this network lead to.
+    const problem = host === address ? `${address} is ${kind}` : `${shown(host)} leads to ${kind}`
     return { problem, remedy: 'Use a public address, or allow its network where this server is started.' }
   }
 
@@ -170,21 +167,14 @@ export class Guard {
 
   async #lookup(host: string, signal: AbortSignal): Promise<LookupAddress[]> {
     try {
-      const addresses = await unlessAborted(this.#lookups.get(host) ?? this.#newLookup(host), signal)
+      const addresses = await this.#lookups.of(host, signal)
       if (addresses.length > 0) return addresses
     } catch (error) {
-      const problem = signal.aborted ? 'no answer in time' : lookupProblem(error)
+      const isLate = signal.aborted || error instanceof HungBefore
+      const problem = isLate ? 'no answer in time' : lookupProblem(error)
       throw BusbarError.of('WEBHOOK_HOST_UNRESOLVED', { host, problem }, error)
     }
     throw BusbarError.of('WEBHOOK_HOST_UNRESOLVED', { host, problem: 'it has no address' })
-  }
-
-  #newLookup(host: string): Promise<LookupAddress[]> {
-    const answer = new Promise<LookupAddress[]>((resolve, reject) => {
-      this.#resolve(host, { all: true }, (error, addresses) => (error ? reject(error) : resolve(addresses)))
-    }).finally(() => this.#lookups.delete(host))
-    this.#lookups.set(host, answer)
-    return answer
   }
 }
 
@@ -225,20 +215,12 @@ function refused(url: unknown, refusal: Refusal): BusbarError {
 
 function bare(url: string): string {
   const start = url.slice(0, longestUrl)
-  return (/^[^/\\]*[/\\]{2}[^/?#\\]*/.exec(start)?.[0] ?? start).replace(/[^/\\]*@/, '…@')
+  const origin = /^[^/?#\\]*(?:[/\\]{2}[^/?#\\]*)?/.exec(start)![0]
+  return origin.replace(/[^/\\]*@/, '…@')
 }
 
 function lookupProblem(error: unknown): string {
   const code = (error as { code?: unknown } | undefined)?.code
   if (code === 'ENOTFOUND') return 'there is no such name'
   return code === 'EAI_AGAIN' ? 'the name server does not answer' : 'the look-up failed'
-}
-
-function unlessAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const stop = () => reject(signal.reason)
-    if (signal.aborted) stop()
-    else signal.addEventListener('abort', stop, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', stop))
-  })
 }

@@ -14,7 +14,7 @@
 -- ARGV[6] hook_prefix   .. subscription: hash, what is known of it: revision, born, defined, secrets, maxEvents, maxWaitMs,
 --                       maxBytes, keepEvents, sequences (how many); declared (SHA-1 of the secret that the definition has); applied:<partition>; open:<sequence> -> "<opened ms> <events> <bytes>"; later:<sequence> -> id
 --                       of the batch that waits to be tried again; backlog (events that are here), in, delivered, dead, dropped (events,
---                       ever); batches, attempts, throttled, stale (ever); failures (in a row), failingSince, deliveredAt (ms);
+--                       ever; of a dead letter that gave way as dropped, and not as dead any more); batches, attempts, throttled, stale (ever); failures (in a row), failingSince, deliveredAt (ms);
 --                       paused (ms), disabled (why), disabledAt (ms)
 -- ARGV[7] open_prefix   .. subscription .. ':' .. sequence: list, "<format>\n<start>\n<end>", then "<event id> <event>" each
 -- ARGV[8] seed          random: with it begin the ids of the batches that are sealed in this call
@@ -211,6 +211,13 @@ local function seal_due(most)
 end
 
 local function events_in(item) return tonumber(match(item, '\n{[^\n]-"events":(%d+)')) end
+
+function loses_letter(lane, item)
+  local hook = hook_of(name_of[lane])
+  if not hook then return end
+  tally(hook, 'dead', -events_in(item))
+  tally(hook, 'dropped', events_in(item))
+end
 
 local function sealed_at(item) return tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+) ')) end
 

@@ -8,13 +8,10 @@
 
 local act, done, ready = ARGV[9], 0, 0
 for i = 10, #ARGV do
-  local letter = revision and redis.call('HGET', dead, ARGV[i])
+  local letter, lane
+  if revision then letter, lane = take_letter(ARGV[i]) end
   if letter then
-    local item = untried(match(letter, '^%d+\30[^\30]*\30(.*)$'))
-    local lane, hook = lane_of(lane_name_of(item)), hook_of(lane_name_of(item))
-    redis.call('HDEL', dead, ARGV[i])
-    redis.call('ZREM', dead_order, ARGV[i])
-    dead_of[lane] = dead_of[lane] - 1
+    local item, hook = untried(letter), hook_of(name_of[lane])
     if act == 'redrive' and hook then
       backlog_grows(hook, events_in(item))
       if line_up_or_behind(lane, item) then ready = ready + 1 end

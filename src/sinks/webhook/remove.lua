@@ -101,9 +101,8 @@ local function forget_dead()
     if #ids == 0 then break end
     for _, id in ipairs(ids) do
       if match(redis.call('HGET', dead, id), '^%d+\30[^\30]*\30%S+ %d+ (%S+) ') == name then
-        redis.call('HDEL', dead, id)
-        redis.call('ZREM', dead_order, id)
-        found, dead_of[lane] = found + 1, dead_of[lane] - 1
+        take_letter(id)
+        found = found + 1
       else
         seen = seen + 1
       end

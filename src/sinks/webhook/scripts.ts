@@ -9,7 +9,15 @@ import {
   type SettleReply,
   settleAct,
 } from '../../lanes/acts.ts'
-import { claimPart, plannedParts, type StoreInput, settlePart, storeArgs, storeKeys } from '../../lanes/scripts.ts'
+import {
+  claimPart,
+  plannedParts,
+  readDroppedLetters,
+  type StoreInput,
+  settlePart,
+  storeArgs,
+  storeKeys,
+} from '../../lanes/scripts.ts'
 import type { WebhookKeys } from '../../redis/keys.ts'
 import { defineScript, type ScriptArg } from '../../redis/script.ts'
 
@@ -238,6 +246,15 @@ export const dropScript = defineScript({
   keys: (input: ShardInput & { name: string; bytes: number; most: number }) => shardKeys(input),
   args: ({ name, bytes, most, ...input }) => [...shardArgs(input), name, bytes, most],
   reply: ([, batches, events, bytes]: ['dropped', number, number, number]): Dropped => ({ batches, events, bytes }),
+})
+
+/** `items`: events. */
+export const dropLettersScript = defineScript({
+  file: new URL('./drop-letters.lua', import.meta.url),
+  parts,
+  keys: (input: ShardInput & { bytes: number; most: number }) => shardKeys(input),
+  args: ({ bytes, most, ...input }) => [...shardArgs(input), bytes, most],
+  reply: readDroppedLetters,
 })
 
 const removedPerStep = 500

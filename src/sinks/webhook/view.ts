@@ -181,7 +181,9 @@ export function createWebhooksView(options: ViewOptions): WebhooksView {
   async function test(name: string): Promise<Tested> {
     const { subscription, seen } = await see(name, 0)
     const settings = settingsOf(subscription.options)
-    const about = { id: randomness.id(), format: settings.format, body: testBody(settings.format, name, seen.nowMs) }
+    const { format } = settings
+    const id = randomness.id()
+    const about = { id, format, body: testBody(format, name, id, seen.nowMs) }
     const endpoint = { settings, secrets: secretsAt(seen.fields.secrets!, seen.nowMs), failingSince: undefined }
     const headers = headersFor(about, endpoint, seen.nowMs)
     const posted = await webhooks.poster.post({
@@ -244,7 +246,7 @@ export function createWebhooksView(options: ViewOptions): WebhooksView {
     replay: async (name, given) => {
       checkKnown(given, new Set(['since', 'until', 'onProgress']))
       const subscription = await find(name)
-      await webhooks.guard.checkTarget(settingsOf(subscription.options).url)
+      await webhooks.checkTarget(settingsOf(subscription.options).url)
       return replay(source, (await options.shards()).of(name), subscription, randomness.id(), given)
     },
     dead: createDeadView(ask),
@@ -320,10 +322,10 @@ export function sealedBatch({ place, headers, bytes, lease, dueMs }: SeenBatch):
   }
 }
 
-/** An event that is in no log. */
-function testBody(format: Format, name: string, nowMs: number): string {
+/** An event that is in no log: without a seq, and its id is no place. */
+function testBody(format: Format, name: string, batch: string, nowMs: number): string {
   const { start, end } = wrapping(format, name)
   const header = JSON.stringify({ type: testType, tenant: 'default', key: `webhook:${name}`, time: nowMs })
-  const event = { partition: 0, seq: nowMs * 1000, prev: '', envelope: `${header}\n{"webhook":"${name}"}` }
-  return `${start}${renderEvent(format, event)}${end}`
+  const event = { partition: 0, seq: 0, prev: '', envelope: `${header}\n{"webhook":"${name}"}` }
+  return `${start}${renderEvent(format, event).replace('0-0', `${batch}.0`)}${end}`
 }

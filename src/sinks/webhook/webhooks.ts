@@ -114,19 +114,21 @@ export class Webhooks {
     if (this.#dispatcher) return
     const ground = await open()
     const { leaseMs, concurrency } = policy
+    const { allow, allowHttp } = this.guard
+    if (allow.length > 0 || allowHttp) ground.telemetry.emit('webhook.opened', { allow: allow.join(' '), allowHttp })
     this.#dispatcher = new Dispatcher({ ...ground, poster: this.poster, leaseMs, announce }, concurrency)
     this.#dispatcher.follow(this.#known)
   }
 
   async #put(name: string, { match, settings, from, force }: CheckedWebhook): Promise<Put> {
-    await this.#checkTarget(settings.url)
+    await this.checkTarget(settings.url)
     await this.#refuseOtherKind(name, settings.parallel)
     const definition = { name, kind: 'webhook' as const, match, options: { ...settings } }
     return this.#options.subscriptions.put(definition, { from, force })
   }
 
   /** A name that has no address now may have one when there is something to send: it is judged then, too. */
-  async #checkTarget(url: string): Promise<void> {
+  async checkTarget(url: string): Promise<void> {
     await this.guard.checkTarget(url).catch((error) => {
       if (!(error instanceof BusbarError && error.code === 'WEBHOOK_HOST_UNRESOLVED')) throw error
     })
