@@ -100,7 +100,8 @@ local function track_operations()
     finished[state - running] = finished[state - running] + 1
     ended[#ended + 1] = name
     if before == running then
-      local bucket = math.ceil(per_bucket * math.log(math.max(1, now - record[BEGAN])) - 0.000001)
+      -- Not above 0 it is 0, and not -0, which is another text.
+      local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - record[BEGAN])) - 0.000001))
       took[bucket] = (took[bucket] or 0) + 1
     end
     record[IS_GONE] = state == succeeded and track_mode == 'failures'

@@ -1,7 +1,11 @@
 /** Every reply of the scripts of operations, and what they keep for how long. */
 import { describe, expect, test } from 'vitest'
+import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
+import { routedItem } from '../../src/lanes/item.ts'
 import type { Track } from '../../src/lanes/operation.ts'
+import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
+import { runScript } from '../../src/redis/script.ts'
 import { clockedStore } from '../lanes/clocked.ts'
 import { keysOf } from '../support/bus.ts'
 
@@ -234,6 +238,27 @@ describe('what is kept', () => {
     expect(sums).toEqual([1, 1, 0])
   })
 
+  test('[O04] how long they took is counted for each, also of those that take no time', async () => {
+    const store = await trackedStore()
+    const settleAfter = async (ms: number, times: number) => {
+      for (let i = 0; i < times; i += 1) {
+        await store.send('a')
+        const { token, ids } = await store.take(1)
+        store.pass(ms)
+        await store.settle(token, ids, { kind: 'ack' })
+      }
+    }
+    await settleAfter(0, 12)
+    await settleAfter(1, 8)
+    await settleAfter(100, 2)
+    const stats = statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs)
+    expect(stats).toMatchObject({ succeeded: 22, p50Ms: 1 })
+    expect(stats.p95Ms).toBeGreaterThan(90)
+    expect(stats.p95Ms).toBeLessThan(110)
+    await settleAfter(0, 100)
+    expect(statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs).p95Ms).toBe(1)
+  })
+
   test('[O04] minutes are kept for 24 hours', async () => {
     const store = await trackedStore()
     for (let hour = 0; hour < 30; hour += 1) {
@@ -277,6 +302,18 @@ describe('what is kept', () => {
     await store.take(0)
     expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
     expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('[O08] what was said of events is not said of what a claim behind them meets', async () => {
+    const store = await clockedStore()
+    const [old] = await store.send('a', { envelope: '{"type":"mail","tenant":"a"}\n{"token":"S3CRET"}' })
+    await store.make(2, { track: { mode: 'all', hides: true } })
+    const items = [{ lane: 'a', item: routedItem('0-1', 1, 'a', '', '{"type":"mail","tenant":"a"}\n{"n":1}') }]
+    const accept = { revision: 2, born: 1, partition: 0, first: 1, last: 1, items, inputs: [] }
+    const claim = { token: 't', n: 2, leaseMs: 1_000, worker: 'w', start: 's' }
+    await runScript(store.redis, workScript, { ...store.ground(), acts: [acceptAct(accept), claimAct(claim)] })
+    expect(await store.operation('0-1')).toMatchObject({ state: 'running', detail: { input: '{"n":1}' } })
+    expect(await store.operation(old!)).toMatchObject({ state: 'running', detail: { input: '' } })
   })
 
   test('of what nobody has looked through, no input is shown', async () => {
