@@ -2,14 +2,15 @@
  * The leader's duty for memory: Redis must never be so full that nothing can be published or worked off any more.
  *
  *   below    less is used than the high mark: nothing is dropped
- *   above    the log is trimmed of what nobody needs any more; then, as long as the low mark is not reached, the oldest waiting
- *            items of the largest backlog are dropped, never one that is held
+ *   above    the log is trimmed of what nobody needs any more; then, as long as the low mark is not reached, the oldest ended
+ *            operations are forgotten; then the oldest waiting items of the largest backlog are dropped, never one that is held
  *   closed   above the top mark nothing is published until there is room
  *
  * Each drop is counted where it was, and announced once there is room again. Two leaders at once drop a little more than one.
  */
 import type { Redis } from 'ioredis'
 import { bytesIn, largestLane } from './lanes/backlog.ts'
+import { forgetEnded } from './lanes/forget.ts'
 import { dropScript } from './lanes/scripts.ts'
 import type { Namespace } from './log/namespace.ts'
 import type { Retainer } from './log/retention.ts'
@@ -83,7 +84,7 @@ export function memoryDuty(context: GuardContext) {
       }
       if (used > limit * marks.high) {
         await trimRetained(context, used - limit * marks.low)
-        const dropped = await dropBacklogs(context)
+        const dropped = (await forgetOperations(context)) ? [] : await dropBacklogs(context)
         for (const one of dropped) context.telemetry.emit('memory.dropped', { ...one })
         untold.push(...dropped)
       } else if (isClosed) {
@@ -125,6 +126,20 @@ async function trimRetained({ connection, namespace, retainer }: GuardContext, b
   const kept = total === 0 ? 1 : Math.max(0, 1 - bytes / total)
   for (const [partition, size] of sizes.entries())
     await retainer.trimTo(partition, Math.floor(Number(size ?? 0) * kept))
+}
+
+/** Answers whether there are more to forget. */
+async function forgetOperations(context: GuardContext): Promise<boolean> {
+  const { connection, namespace, telemetry } = context
+  const queues = (await storesOf(connection.redis, namespace.name)).filter(({ kind }) => kind === 'queue')
+  const isEnough = async () => {
+    const { used, limit } = await memoryOf(context)
+    return used <= limit! * marks.low
+  }
+  const keys = new Map(queues.map((queue) => [queue.name, queue.keys]))
+  const { operations, isMore } = await forgetEnded(connection.redis, keys, isEnough)
+  for (const [queue, forgotten] of operations) telemetry.emit('memory.forgotten', { queue, operations: forgotten })
+  return isMore
 }
 
 async function dropBacklogs(context: GuardContext): Promise<Dropped[]> {

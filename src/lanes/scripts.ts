@@ -256,12 +256,20 @@ export const dropScript = defineScript({
   reply: ([, items, bytes]: ['dropped', number, number]) => ({ items, bytes }),
 })
 
+export const forgetScript = defineScript({
+  file: new URL('./forget.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { most: number }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.most],
+  reply: ([, operations]: ['forgotten', number]) => operations,
+})
+
 export const cancelScript = defineScript({
   file: new URL('./cancel.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { id: string }) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.id],
-  reply: ([kind]: ['cancelled' | 'asked' | 'unknown' | 'gone'] | ['ended', number]) => kind,
+  reply: ([kind]: ['cancelled' | 'asked' | 'ended' | 'unknown' | 'gone']) => kind,
 })
 
 export interface NoteInput extends StoreInput {

@@ -1,8 +1,10 @@
 /** Every reply of the scripts of operations, and what they keep for how long. */
 import { describe, expect, test } from 'vitest'
 import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
+import { forgetEnded } from '../../src/lanes/forget.ts'
 import { routedItem } from '../../src/lanes/item.ts'
 import type { Track } from '../../src/lanes/operation.ts'
+import { dropScript } from '../../src/lanes/scripts.ts'
 import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -59,6 +61,40 @@ describe('cancel.lua', () => {
     expect((await store.take(5)).ids).toEqual([])
     for (const id of ids) expect((await store.operation(id))!.state).toBe('cancelled')
     expect(await store.total()).toBe('0 0 2')
+  })
+})
+
+test('one that is to be cancelled is handed back, throttled, or its worker starts anew: it ends as cancelled', async () => {
+  const store = await trackedStore(all, { ordered: true })
+  const ids = await store.send('a', { times: 3 })
+  const { token } = await store.take(3)
+  const [first, next] = [await store.send('b', { key: 'k' }), await store.send('b', { key: 'k' })]
+  for (const id of ids) await store.cancel(id)
+  await store.settle(token, [ids[0]!], { kind: 'back' })
+  await store.settle(token, [ids[1]!], { kind: 'throttle', forMs: 1 })
+  await store.take(1)
+  await store.cancel(first[0]!)
+  expect(await store.enter('w', 'anew')).toMatchObject({ handedBack: 0 })
+  for (const id of [...ids, ...first])
+    expect(await store.operation(id)).toMatchObject({ state: 'cancelled', isCancelAsked: false })
+  expect((await store.take(5, { start: 'anew' })).ids).toEqual(next)
+  expect(await store.counts()).toMatchObject({ held: 1, discarded: 4 })
+})
+
+test('one that was never begun after all says so; begun anew it has said nothing', async () => {
+  const store = await trackedStore()
+  const [id] = await store.send('a')
+  const { token } = await store.take(1)
+  await store.settle(token, [id!], { kind: 'back' })
+  expect(await store.operation(id!)).toMatchObject({ state: 'queued', attempts: 0, beganMs: 0, worker: '-' })
+  const again = await store.take(1)
+  await store.note(again.token, id!, '1', 'line')
+  await store.settle(again.token, [id!], { kind: 'dead', reason: 'x' })
+  await store.redrive(id!)
+  expect(await store.operation(id!)).toMatchObject({
+    state: 'queued',
+    worker: '-',
+    detail: { progress: '', lines: [] },
   })
 })
 
@@ -140,7 +176,61 @@ describe('operations.lua', () => {
   })
 })
 
+describe('forget.lua', () => {
+  test('forgotten: the oldest that have ended, whenever that was; their counts stay, and what has not ended', async () => {
+    const store = await trackedStore()
+    const ids = await store.send('a', { times: 5, envelope })
+    const { token } = await store.take(4)
+    for (const id of ids.slice(0, 3)) {
+      await store.settle(token, [id], { kind: 'ack' })
+      store.pass(1)
+    }
+    expect(await store.forget(2)).toBe(2)
+    expect(await store.operationsOf('a/k')).toEqual(ids.slice(2).reverse())
+    expect(await store.forget(2)).toBe(1)
+    expect(await store.forget(2)).toBe(0)
+    expect((await store.redis.hkeys(store.ops.ops)).sort()).toEqual(ids.slice(3))
+    expect(await store.total()).toBe('3 0 0')
+  })
+
+  test('of several queues in turn, until it is enough', async () => {
+    const stores = await Promise.all([trackedStore(), trackedStore(), clockedStore()])
+    for (const { send, take, settle } of stores.slice(0, 2)) {
+      await send('a', { times: 250 })
+      const { token, ids } = await take(250)
+      await settle(token, ids, { kind: 'ack' })
+    }
+    const { redis } = stores[0]!
+    const queues = new Map(stores.map(({ keys }, i) => [`q${i}`, keys]))
+    let looks = 0
+    const some = await forgetEnded(redis, queues, async () => ++looks === 3)
+    expect([...some.operations]).toEqual([
+      ['q0', 100],
+      ['q1', 100],
+    ])
+    const all = await forgetEnded(redis, queues, async () => false)
+    expect(all.isMore).toBe(false)
+    expect([...all.operations]).toEqual([
+      ['q0', 150],
+      ['q1', 150],
+    ])
+  })
+})
+
 describe('what is kept', () => {
+  test('of one that was dropped no input', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    expect(await runScript(store.redis, dropScript, { ...store.ground(), name: 'a', bytes: 1, most: 1 })).toMatchObject(
+      { items: 1 },
+    )
+    expect(await store.operation(id!)).toMatchObject({
+      state: 'failed',
+      header: envelope.split('\n')[0],
+      detail: { input: '' },
+    })
+  })
+
   test('[O02] a record is there for 24 hours after its end, then gone together with its index entry', async () => {
     const store = await trackedStore()
     const [id] = await store.send('a', { envelope })
@@ -302,6 +392,23 @@ describe('what is kept', () => {
     await store.take(0)
     expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
     expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('not tracked any more: with nothing to end, at once; while something is to be cancelled, still', async () => {
+    const empty = await trackedStore()
+    await empty.make(2, { track: null })
+    expect(await empty.redis.hget(empty.keys.store, 'track')).toBeNull()
+    const store = await trackedStore()
+    const [id] = await store.send('a')
+    await store.pause('pause')
+    expect(await store.cancel(id!)).toBe('cancelled')
+    await store.make(2, { track: null })
+    store.pass(dayMs)
+    await store.claim(0)
+    await store.pause('resume')
+    expect((await store.take(1)).ids).toEqual([])
+    await store.take(0)
+    expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
   })
 
   test('[O08] what was said of events is not said of what a claim behind them meets', async () => {

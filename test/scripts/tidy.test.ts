@@ -7,6 +7,7 @@ import { acceptAct, claimAct, settleAct, workScript } from '../../src/lanes/acts
 import {
   enterScript,
   extendScript,
+  forgetScript,
   cancelScript as laneCancelScript,
   discardScript as laneDiscardScript,
   dropScript as laneDropScript,
@@ -197,6 +198,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     ],
   }),
   'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
+  'src/lanes/forget.lua': call(forgetScript, { ...lanes, most: 1 }),
   'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', progress: '1', lines: ['l'] }),
   'src/lanes/operations.lua': call(operationsScript, { ...lanes, ask: { act: 'get', names: ['n'] }, detail: true }),
   'src/operations/trigger.lua': call(triggerScript, { ns: 'ns', act: 'put', name: 't', nowMs: 1 }),
