@@ -115,14 +115,20 @@ export interface SendInput extends StoreInput {
   process: string
   n: number
   items: readonly SentItem[]
-  /** Of a tracked queue: what is shown instead of the data of some. */
-  inputs?: readonly ShownInput[] | undefined
+  /** Of a tracked queue. */
+  shown?: ShownInputs | undefined
 }
 
 /** What is shown of an item instead of its data. */
 export interface ShownInput {
   id: string
   shown: string
+}
+
+/** What is shown instead of the data of some, by the definition of this revision. */
+export interface ShownInputs {
+  revision: number
+  inputs: readonly ShownInput[]
 }
 
 export const inputWords = (inputs: readonly ShownInput[]): ScriptArg[] => [
@@ -137,7 +143,7 @@ export const sendScript = defineScript({
   parts,
   keys: (input: SendInput) => withMemory(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, input.shown ? ['defined'] : []),
     input.process,
     input.n,
     laneLimits.callMs,
@@ -154,7 +160,7 @@ export const sendScript = defineScript({
       item.fingerprint,
       item.envelope,
     ]),
-    ...(input.inputs ? inputWords(input.inputs) : []),
+    ...(input.shown ? [input.shown.revision, ...inputWords(input.shown.inputs)] : []),
   ],
   reply: ([kind, now, ...words]: ['sent', string, ...string[]] | ['late'] | ['gone']): SendReply =>
     kind === 'sent' ? { kind, nowMs: Number(now), words } : { kind },

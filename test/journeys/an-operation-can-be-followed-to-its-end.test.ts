@@ -211,6 +211,37 @@ describe('what is kept', () => {
       expect(await other.operations.get(each)).toMatchObject({ status: 'running', input: null })
   })
 
+  test('[O08] of a sender that knows an older list of secrets shows no input', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true, redact: ['token'] })
+    const before = await queue.send({ pin: 1, token: 'S3CRET' })
+    expect((await bus.operations.get(before.id)).input).toEqual({ pin: 1, token: '[redacted]' })
+    await bus.queues.put('mail', { track: true, redact: ['token', 'pin'] })
+    const { id } = await queue.send({ pin: 'S3CRET' })
+    expect((await bus.operations.get(id)).input).toBeNull()
+    const opened = await (testBus({ namespace: bus.namespace }) as unknown as Bus).queues.open('mail')
+    const told = await opened.send({ pin: 'S3CRET' })
+    expect((await bus.operations.get(told.id)).input).toEqual({ pin: '[redacted]' })
+  })
+
+  test('[O08] of an error is cut only after its secrets were taken out', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true, retry: { attempts: 1 } })
+    const problem = `${'x'.repeat(950)} {"token":"${'S3CRET'.repeat(20)}"}`
+    queue.work(() => {
+      throw new Error(`${problem}\nCookie: a=1; b=S3CRET\nand this`)
+    })
+    const [thrown, said] = [await queue.send(1), await bus.queue('by-hand', { track: true }).send(1)]
+    await (await (await bus.queues.open('by-hand')).claim()).items[0]!.dead(problem)
+    await bus.run({ signals: false })
+    for (const { id } of [thrown, said]) {
+      const { error } = await bus.operations.wait(id)
+      expect(error).not.toContain('S3C')
+      expect(error).toContain('"token":[redacted]}')
+      expect(error!.length).toBeLessThanOrEqual(1_000)
+    }
+  })
+
   test('without secret names is byte for byte; what is too large is not kept', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { track: true })
