@@ -184,6 +184,24 @@ describe('a trigger', () => {
     expect([untracked.status, untracked.json.code]).toEqual([400, 'PARAMETER_INVALID'])
   })
 
+  test('[O08] its data is listed without what operations never show; the handler gets it whole', async () => {
+    const door = await trackedDoor()
+    const { get, send, bus } = door
+    const made = await send('POST', '/v1/triggers', { name: 'resync', queue: 'sync', data: { token: 'S3', n: 1 } })
+    const shown = [made.text, (await get('/v1/triggers')).text, (await get('/v1/triggers/resync')).text]
+    for (const text of shown) expect(text).toContain('{"token":"[redacted]","n":1}')
+    await open(door, made.json.path)
+    expect((await (await bus.queues.open('sync')).pop())[0]!.data).toEqual({ token: 'S3', n: 1 })
+  })
+
+  test('[O09] needs a queue that keeps all of its operations', async () => {
+    const { send, bus } = await trackedDoor()
+    await bus.queues.put('failing', { track: 'failures' })
+    const refused = await send('POST', '/v1/triggers', { name: 'resync', queue: 'failing' })
+    expect([refused.status, refused.json.code]).toEqual([400, 'PARAMETER_INVALID'])
+    expect(refused.text).toContain('track: true')
+  })
+
   test('[O14] its status URL opens without a token, and shows that operation and nothing else', async () => {
     const door = await triggered()
     const { start, finish, trigger } = door
