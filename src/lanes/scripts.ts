@@ -300,8 +300,9 @@ export type OperationsAsk =
   | { act: 'of'; object: string; before: { queuedMs: number; name: string } | undefined; most: number }
 
 export interface SeenOperations {
-  nowMs: number
   rows: readonly OperationRow[]
+  /** There are more of the object. */
+  isMore: boolean
 }
 
 /** Undefined when there is no such store. */
@@ -313,8 +314,8 @@ export const operationsScript = defineScript({
     ...[...storeArgs(input), ask.act, detail ? 1 : 0],
     ...(ask.act === 'get' ? ask.names : [ask.object, ask.before?.queuedMs ?? '', ask.before?.name ?? '', ask.most]),
   ],
-  reply: ([kind, now, ...rows]: ['seen', string, ...string[][]] | ['gone']): SeenOperations | undefined =>
-    kind === 'seen' ? { nowMs: Number(now), rows: rows.map(readOperation) } : undefined,
+  reply: ([kind, more, ...rows]: ['seen', number, ...string[][]] | ['gone']): SeenOperations | undefined =>
+    kind === 'seen' ? { rows: rows.map(readOperation), isMore: more === 1 } : undefined,
 })
 
 export const peekScript = defineScript({

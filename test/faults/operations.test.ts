@@ -118,6 +118,34 @@ test('[O11] wait survives a restart of Redis', async () => {
   expect(await waiting).toMatchObject({ status: 'succeeded', output: 'after all' })
 })
 
+test('[O11] wait keeps its time and hears its signal while Redis is away or says nothing', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.stop())
+  const proxy = await startProxy({ target: { port: Number(new URL(server.url).port) } })
+  onTestFinished(() => proxy.stop())
+  const bus = testBus({ redis: proxy.url, partitions: 1 }) as unknown as Bus
+  const { id } = await bus.queue('mail', { track: true }).send(1)
+  expect((await bus.operations.wait(id, { timeout: 0 })).status).toBe('queued')
+  const [stopped, unheard] = [new AbortController(), new AbortController()]
+  const looked = proxy.count('EVALSHA')
+  const seeing = [{ timeout: '1s' as const }, { signal: stopped.signal }].map((how) => bus.operations.wait(id, how))
+  await eventually(() => proxy.count('EVALSHA') === looked + seeing.length)
+  // Behind their answers.
+  await bus.operations.get(id)
+  const started = performance.now()
+  proxy.stall()
+  const blind = [{ timeout: 100 }, { signal: unheard.signal }].map((how) => bus.operations.wait(id, how))
+  stopped.abort()
+  unheard.abort()
+  const answers = await Promise.allSettled([...seeing, ...blind])
+  proxy.resume()
+  expect(answers).toMatchObject([
+    ...seeing.map(() => ({ value: { status: 'queued' } })),
+    ...blind.map(() => ({ reason: { code: 'REDIS_UNAVAILABLE' } })),
+  ])
+  expect(performance.now() - started).toBeLessThan(2_000)
+})
+
 describe('a trigger', () => {
   async function behindProxy(args: readonly string[] = []) {
     const server = await startRedis({ args: [...args] })

@@ -279,12 +279,14 @@ describe('what is kept', () => {
   test('of a queue that is not tracked any more ends as it began', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { track: true })
-    const { id } = await queue.send(1)
+    const { id } = await queue.send(1, { key: 'k' })
     await bus.queues.put('mail', {})
-    const untracked = await queue.send(2)
+    const untracked = await queue.send(2, { key: 'k' })
     for (const item of (await queue.claim({ max: 2 })).items) await item.ack()
     expect((await bus.operations.get(id)).status).toBe('succeeded')
     await expect(bus.operations.get(untracked.id)).rejects.toMatchObject({ code: 'OPERATION_NOT_FOUND' })
+    expect((await collect(bus.operations.of('k'))).map((one) => one.id)).toEqual([id])
+    expect((await bus.operations.stats('mail')).total).toEqual({ succeeded: 1, failed: 0, cancelled: 0 })
   })
 })
 
@@ -317,6 +319,34 @@ test('[O05] the operations of a key come newest first, of all tracked queues, wi
   expect(await collect(bus.operations.of('nothing'))).toEqual([])
   for (const key of ['quote"d\\', 'ü/ 🦊', 'a b'])
     expect([(await a.send(1, { key })).id]).toEqual((await collect(bus.operations.of(key))).map(({ id }) => id))
+})
+
+test('[O05] large ones come in smaller pages, none twice and none left out', async () => {
+  const bus = bound()
+  const [a, b] = [bus.queue('a', { track: true }), bus.queue('b', { track: true })]
+  const sent = await Promise.all(
+    Array.from({ length: 180 }, (_, i) =>
+      i % 3 === 0 ? b.send(i, { key: 'k' }) : a.send('x'.repeat(16_000), { key: 'k' }),
+    ),
+  )
+  const first = await bus.operations.page('k', { limit: 1_000 })
+  expect(first.operations.length).toBeLessThan(180)
+  expect(first.next).not.toBeNull()
+  const all = (await collect(bus.operations.of('k'))).map(({ id }) => id)
+  expect(new Set(all).size).toBe(all.length)
+  expect([...all].sort()).toEqual(sent.map(({ id }) => id).sort())
+})
+
+test('[O04] stats of a short time begin with a minute, and say which', async () => {
+  const bus = bound()
+  const queue = bus.queue('mail', { track: true })
+  await queue.send(1)
+  await (await queue.claim()).items[0]!.ack()
+  const stats = await bus.operations.stats('mail', { last: '10s' })
+  expect(stats.succeeded).toBe(1)
+  expect(stats.from % 60_000).toBe(0)
+  expect(stats.until - stats.from).toBeGreaterThanOrEqual(10_000)
+  expect(stats.until - stats.from).toBeLessThan(70_000)
 })
 
 describe('[O11]', () => {

@@ -3,8 +3,8 @@ import { describe, expect, test } from 'vitest'
 import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
 import { forgetEnded } from '../../src/lanes/forget.ts'
 import { routedItem } from '../../src/lanes/item.ts'
-import type { Track } from '../../src/lanes/operation.ts'
-import { dropScript } from '../../src/lanes/scripts.ts'
+import { objectIndex, type Track } from '../../src/lanes/operation.ts'
+import { dropScript, operationsScript } from '../../src/lanes/scripts.ts'
 import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -154,6 +154,24 @@ describe('operations.lua', () => {
     expect(await store.redis.zcard(index!)).toBe(5)
     expect(await store.operationsOf('a/other')).toEqual([])
     expect(await store.operationsOf('b/k')).toEqual([])
+  })
+
+  test('a page has a megabyte at most, and says whether there are more', async () => {
+    const store = await trackedStore()
+    const large = `{"type":"mail","tenant":"a","key":"k"}\n"${'x'.repeat(16_000)}"`
+    const ids = await store.send('a', { times: 100, envelope: large })
+    const ask = { act: 'of' as const, object: objectIndex('a/k'), before: undefined, most: 100 }
+    const seen = await runScript(store.redis, operationsScript, { ...store.ground(), ask, detail: true })
+    expect(seen!.isMore).toBe(true)
+    expect(seen!.rows.length).toBeGreaterThan(60)
+    expect(seen!.rows.length).toBeLessThan(70)
+    expect(seen!.rows[0]!.name).toBe(ids.at(-1))
+    const all = await runScript(store.redis, operationsScript, {
+      ...store.ground(),
+      ask: { ...ask, most: 101 },
+      detail: false,
+    })
+    expect([all!.rows.length, all!.isMore]).toEqual([100, false])
   })
 
   test('[O06] one that runs under a lease that has lapsed reads as queued, before anybody has brought it back', async () => {
