@@ -141,13 +141,12 @@ test('[W17] what has ended is forgotten before anything is dropped that is still
   await bus.run({ signals: false })
   for (let n = 0; n < 20; n += 1) await waiting.send({ n, text: text(100 * kB) })
   const forgotten = () => events.filter(({ name }) => name === 'memory.forgotten')
-  for (let n = 0; forgotten().length === 0 && n < 50; n += 1) {
-    const sent = Array.from({ length: 100 }, () => queue.send(text(15 * kB), { timeout: '30s' }))
-    // Quicker than the guard looks, Redis itself refuses.
-    await Promise.all(sent).catch(() => eventually(() => forgotten().length > 0))
-    await queue.pop({ max: 100 })
+  // Just above the mark: what is refused is another matter.
+  while (forgotten().length === 0 && (await used()) < 0.86) {
+    await Promise.all(Array.from({ length: 20 }, () => queue.send(text(15 * kB))))
+    await queue.pop({ max: 20 })
   }
-  await eventually(async () => (await used()) < 0.78, { timeoutMs: 20_000 })
+  await eventually(async () => forgotten().length > 0 && (await used()) < 0.78, { timeoutMs: 20_000 })
   expect(forgotten()[0]!.fields).toMatchObject({ queue: 'jobs', operations: expect.any(Number) })
   expect(dropped()).toEqual([])
   expect(await bus.queues.get('waiting')).toMatchObject({ waiting: 20, dropped: 0 })
