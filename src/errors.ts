@@ -417,9 +417,11 @@ export function shown(value: unknown): string {
 }
 
 const maxErrorLength = 1_000
+const maxReadLength = 65_536
 
-/** What people are told of an error: its message, on one line, cut short. */
-export const errorText = (error: unknown): string => textOf(error).replace(/\s+/g, ' ').slice(0, maxErrorLength)
+/** What people are told of an error: its message, on one line, cut short. `shown`: what of the text they may know. */
+export const errorText = (error: unknown, shown = (text: string): string => text): string =>
+  shown(textOf(error).slice(0, maxReadLength)).replace(/\s+/g, ' ').slice(0, maxErrorLength)
 
 /** Anything may be thrown, also what cannot be made a text. */
 function textOf(error: unknown): string {

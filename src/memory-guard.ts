@@ -2,8 +2,8 @@
  * The leader's duty for memory: Redis must never be so full that nothing can be published or worked off any more.
  *
  *   below    less is used than the high mark: nothing is dropped
- *   above    the log is trimmed of what nobody needs any more; then, as long as the low mark is not reached, the oldest dead letters of
- *            the store that has most are dropped, then the oldest waiting items of the largest backlog, never one that is held
+ *   above    the log is trimmed of what nobody needs any more; then, as long as the low mark is not reached, ended operations are
+ *            forgotten, then the oldest dead letters of the store that has most are dropped, then the oldest waiting items of the largest backlog, never one that is held
  *   closed   above the top mark nothing is published until there is room
  *   stuck    nothing is left to drop, and the low mark is not reached: others fill this Redis, or what is held does
  *
@@ -11,6 +11,7 @@
  */
 import type { Redis } from 'ioredis'
 import { bytesIn, lanesBySize } from './lanes/backlog.ts'
+import { forgetEnded } from './lanes/forget.ts'
 import { dropLettersScript, dropScript } from './lanes/scripts.ts'
 import { closeLog, openLog } from './log/closing.ts'
 import type { Namespace } from './log/namespace.ts'
@@ -173,7 +174,9 @@ class MemoryGuard {
 
   async #dropUntil(endsMs: number, dropped: Map<string, Dropped>): Promise<boolean> {
     const { connection, namespace, network } = this.#context
-    const backlogs = new Backlogs(connection.redis, await storesOf(connection.redis, namespace.name))
+    const stores = await storesOf(connection.redis, namespace.name)
+    if (!(await this.#forgetOperations(stores, endsMs))) return false
+    const backlogs = new Backlogs(connection.redis, stores)
     while (network.monotonicMs() < endsMs) {
       const { used, limit } = await this.#memory()
       const tooMuch = used - limit! * marks.low
@@ -185,6 +188,19 @@ class MemoryGuard {
       await this.#renewClosure()
     }
     return false
+  }
+
+  /** What has ended gives way first. Answers whether there was time for all of it. */
+  async #forgetOperations(stores: readonly SizedStore[], endsMs: number): Promise<boolean> {
+    const { connection, network, telemetry } = this.#context
+    const queues = stores.flatMap(({ store }) => (store.kind === 'queue' ? [[store.name, store.keys] as const] : []))
+    const isEnough = async () => {
+      const { used, limit } = await this.#memory()
+      return used <= limit! * marks.low || network.monotonicMs() >= endsMs
+    }
+    const { operations, isMore } = await forgetEnded(connection.redis, new Map(queues), isEnough)
+    for (const [queue, forgotten] of operations) telemetry.emit('memory.forgotten', { queue, operations: forgotten })
+    return !isMore
   }
 
   /** Said once, until it is over. */

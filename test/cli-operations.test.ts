@@ -67,7 +67,9 @@ test('trace: where an event went', async () => {
   const { id } = await bus.publish('order.paid', { n: 1 })
   await eventually(async () => expect((await json('trace', id))[0]).toMatchObject({ places: [{ state: 'waiting' }] }))
   expect((await cli('trace', id)).stdout).toMatch(
-    new RegExp(`^kind +name +state +attempts +operation +error\nqueue +sync +waiting +0 +sync\\.${id} queued +-\n$`),
+    new RegExp(
+      `^kind +name +state +attempts +operation or batch +error\nqueue +sync +waiting +0 +sync\\.${id} queued +-\n$`,
+    ),
   )
   expect((await json('trace', id))[0]).toMatchObject({ id, event: { type: 'order.paid' } })
   expect((await cli('trace', '0-1')).stderr).toContain('The log does not keep it any more')

@@ -1,9 +1,12 @@
 /** /v1/operations, traces, counts and triggers over HTTP. */
-import { describe, expect, test } from 'vitest'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Bus } from '../src/bus.ts'
 import { triggerKeys } from '../src/redis/keys.ts'
-import { plainRedis } from './support/bus.ts'
+import { plainRedis, redisUrl, testBus } from './support/bus.ts'
 import { eventually } from './support/eventually.ts'
 import { type TestDoor, testDoor } from './support/http.ts'
+import { startProxy } from './support/proxy.ts'
+import { startReceiver, toLoopback } from './support/receiver.ts'
 
 async function trackedDoor(definition: object = { track: true }) {
   const door = await testDoor()
@@ -184,6 +187,24 @@ describe('a trigger', () => {
     expect([untracked.status, untracked.json.code]).toEqual([400, 'PARAMETER_INVALID'])
   })
 
+  test('[O08] its data is listed without what operations never show; the handler gets it whole', async () => {
+    const door = await trackedDoor()
+    const { get, send, bus } = door
+    const made = await send('POST', '/v1/triggers', { name: 'resync', queue: 'sync', data: { token: 'S3', n: 1 } })
+    const shown = [made.text, (await get('/v1/triggers')).text, (await get('/v1/triggers/resync')).text]
+    for (const text of shown) expect(text).toContain('{"token":"[redacted]","n":1}')
+    await open(door, made.json.path)
+    expect((await (await bus.queues.open('sync')).pop())[0]!.data).toEqual({ token: 'S3', n: 1 })
+  })
+
+  test('[O09] needs a queue that keeps all of its operations', async () => {
+    const { send, bus } = await trackedDoor()
+    await bus.queues.put('failing', { track: 'failures' })
+    const refused = await send('POST', '/v1/triggers', { name: 'resync', queue: 'failing' })
+    expect([refused.status, refused.json.code]).toEqual([400, 'PARAMETER_INVALID'])
+    expect(refused.text).toContain('track: true')
+  })
+
   test('[O14] its status URL opens without a token, and shows that operation and nothing else', async () => {
     const door = await triggered()
     const { start, finish, trigger } = door
@@ -257,8 +278,71 @@ test('[O13] trace: every queue and processor an event went to, with its state', 
     state: 'held',
     attempts: 1,
   })
-  expect((await get('/v1/events/0-1/trace')).json).toEqual({ id: '0-1', event: null, places: [] })
   expect((await get('/v1/events/x/trace')).status).toBe(400)
+})
+
+test('[O13] trace: of what was there before its consumer nobody knows whether it was wanted; nor, without the event, whether it waits', async () => {
+  const receiver = await startReceiver()
+  const { bus, get } = await testDoor({ bus: { webhooks: toLoopback } })
+  expect((await get('/v1/events/0-1/trace')).json).toEqual({ id: '0-1', event: null, places: [] })
+  const before = await bus.publish('order.paid', 1)
+  bus.webhook('erp', { url: receiver.url, match: 'order.*', batch: { maxEvents: 1 } })
+  await bus.queues.put('plain', { match: 'order.*' })
+  bus.processor('search', { match: 'order.*', concurrency: 1, from: 'now' }, () => undefined)
+  await bus.run({ signals: false })
+  const after = await bus.publish('order.paid', 2)
+  const statesOf = async (id: string) =>
+    Object.fromEntries((await bus.trace(id)).places.map(({ name, state }) => [name, state]))
+  await eventually(async () =>
+    expect(await statesOf(after.id)).toEqual({ erp: 'done', plain: 'waiting', search: 'done' }),
+  )
+  expect(await statesOf(before.id)).toEqual({ erp: 'unknown', plain: 'unknown', search: 'unknown' })
+  // As if retention had passed it.
+  expect((await get('/v1/events/0-1/trace')).json).toEqual({
+    ...{ id: '0-1', event: null },
+    places: [{ kind: 'queue', name: 'plain', state: 'unknown' }],
+  })
+  await bus.streams.reset('search', 'now')
+  expect(await statesOf(after.id)).toMatchObject({ search: 'unknown' })
+})
+
+test('[O13] trace: a batch that is sealed while it is looked at is not done', async () => {
+  const receiver = await startReceiver()
+  receiver.otherwise = () => undefined
+  const bus = testBus({ webhooks: toLoopback, partitions: 1 }) as Bus
+  bus.webhook('erp', { url: receiver.url, match: 'order.*', batch: { maxEvents: 2, maxWait: '1h' } })
+  await bus.run({ signals: false })
+  const { id } = await bus.publish('order.paid', 1)
+  await eventually(async () => expect((await bus.trace(id)).places).toMatchObject([{ state: 'waiting' }]))
+  const proxy = await startProxy({ target: { port: Number(new URL(redisUrl()).port) } })
+  onTestFinished(() => proxy.stop())
+  const other = testBus({ namespace: bus.namespace, redis: proxy.url }) as Bus
+  await other.trace(id)
+  proxy.next('LRANGE', 'hold')
+  const tracing = other.trace(id)
+  await eventually(() => proxy.held.length === 1)
+  await bus.publish('order.paid', 2)
+  await eventually(() => receiver.received.length === 1)
+  proxy.release()
+  expect((await tracing).places).toMatchObject([{ kind: 'webhook', state: 'held' }])
+})
+
+test('[O13] trace: one that is queued may wait for a time, or for another of its object', async () => {
+  const { bus } = await trackedDoor({ match: 'order.*', track: true, ordered: true })
+  await bus.run({ signals: false })
+  const queue = await bus.queues.open('sync')
+  const [first, second] = [
+    await bus.publish('order.paid', 1, { key: 'o' }),
+    await bus.publish('order.paid', 2, { key: 'o' }),
+  ]
+  const place = async (id: string) => (await bus.trace(id)).places[0]
+  const [item] = await eventually(async () => {
+    const { items } = await queue.claim()
+    return items.length > 0 && items
+  })
+  await eventually(async () => expect(await place(second.id)).toMatchObject({ state: 'behind' }))
+  await item!.retry('1h', 'busy')
+  expect(await place(first.id)).toMatchObject({ state: 'later', attempts: 1, operation: { status: 'queued' } })
 })
 
 test('[O13] trace: a dead letter says why, one that was acked is done; in a long lane it is unknown', async () => {

@@ -79,12 +79,12 @@ export function statsLines({ minutes, total, ...all }: OperationStats, { colors 
 
 export function traceLines({ places }: Trace, { colors }: Output): string[] {
   const columns: Column[] = [
-    ...[{ title: 'kind' }, { title: 'name' }, { title: 'state' }, right('attempts'), { title: 'operation' }],
+    ...[{ title: 'kind' }, { title: 'name' }, { title: 'state' }, right('attempts'), { title: 'operation or batch' }],
     { title: 'error', paint: colors.red },
   ]
-  const rows = places.map(({ kind, name, state, attempts, operation, error }) => [
+  const rows = places.map(({ kind, name, state, attempts, operation, batch, error }) => [
     ...[kind, name, state, attempts === undefined ? '-' : countText(attempts)],
-    operation === undefined ? '-' : `${operation.id} ${operation.status}`,
+    operation === undefined ? orDash(batch ?? null) : `${operation.id} ${operation.status}`,
     error === undefined ? '-' : shorten(printable(error), errorColumns),
   ])
   return tableLines(columns, rows, colors.bold)

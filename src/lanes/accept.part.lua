@@ -46,7 +46,7 @@ function acts.accept()
     return true
   end
 
-  return function(at)
+  local function take(at)
     local field, its_revision, its_born = argv[at], tonumber(argv[at + 1]), tonumber(argv[at + 2])
     local first, last, events = tonumber(argv[at + 3]), tonumber(argv[at + 4]), tonumber(argv[at + 5])
     local from, after = at + 6, at + 6 + 2 * events
@@ -90,5 +90,12 @@ function acts.accept()
       note(field, up_to)
     end
     return is_held_back and {'full', entered} or {'accepted', entered}, after, ready
+  end
+
+  return function(at)
+    local reply, after, ready = take(at)
+    -- What was said is said of these events: what a later act meets was not looked through.
+    if track then track.inputs(nil) end
+    return reply, after, ready
   end
 end

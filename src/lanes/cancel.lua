@@ -6,7 +6,7 @@
 --
 -- Replies {'cancelled'}     it had not begun, and will not
 --         {'asked'}         it is held
---         {'ended', state}  it had ended before; nothing changed
+--         {'ended'}         it had ended before; nothing changed
 --         {'unknown'}       there is no such operation, or none any more
 --         {'gone'}          there is no such store
 
@@ -15,7 +15,7 @@ local id = ARGV[6]
 if not revision then return {'gone'} end
 local state = track and track.state(id)
 if not state then return {'unknown'} end
-if state > 2 then return {'ended', state} end
+if state > 2 then return {'ended'} end
 
 if state == 2 then
   track.mark(id)

@@ -106,6 +106,10 @@ export function readLetter(text: string): Letter {
 }
 
 const reasonLength = 1_000
+const saidLength = 65_536
+
+/** A reason as it was said: what of it may be shown is known later, and what is cut off before then is not recognised. */
+export const saidReason = (reason: string): string => reason.slice(0, saidLength)
 
 /** A reason as it may be stored: bounded, on its own between separators. */
 export const storedReason = (reason: string): string => reason.slice(0, reasonLength).replaceAll(separator, ' ')

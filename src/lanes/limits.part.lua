@@ -105,7 +105,7 @@ local function drop_oldest(lane)
   waits(lane, -1, -#item)
   if track then
     track.unmark(match(item, '^%S+'))
-    track.fails(match(item, '^%S+'), 'it gave way to newer ones of its tenant')
+    track.drops(match(item, '^%S+'), 'it gave way to newer ones of its tenant')
   end
   count('dropped', 1)
   if is_ordered then pass_on({lane}, {key_of(item)}) end

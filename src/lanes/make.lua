@@ -77,8 +77,8 @@ redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', its_parks)
 if its_limits == '' then redis.call('HDEL', store, 'limits', 'paced') else redis.call('HSET', store, 'limits', its_limits) end
 -- What has a record ends with one.
-if its_track == '' and track then its_track = 'ending ' .. track_hides end
-if its_track ~= '' then redis.call('HSET', store, 'track', its_track) end
+if its_track == '' and track and not track.is_empty() then its_track = 'ending ' .. track_hides end
+if its_track == '' then redis.call('HDEL', store, 'track') else redis.call('HSET', store, 'track', its_track) end
 if is_new then
   redis.call('HSET', store, 'ordered', ordered)
   for partition = 0, partitions - 1 do redis.call('HSET', store, 'applied:' .. partition, ARGV[14 + partition]) end

@@ -76,10 +76,9 @@ export const operationName = (itemId: string): string => itemId.slice(itemId.ind
 /** The index of what has happened to an object, "<tenant>/<key>". */
 export const objectIndex = (object: string): string => createHash('sha1').update(object).digest('hex').slice(0, 24)
 
-/** Ended operations are kept for so long, and so many of a queue. */
+/** Ended operations are kept for so long; inputs and outputs up to this size. */
 export const operationLimits = {
   keepMs: 86_400_000,
-  ended: 1_000_000,
   inputBytes: 16_384,
   outputBytes: 16_384,
 } as const

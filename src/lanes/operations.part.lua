@@ -100,7 +100,8 @@ local function track_operations()
     finished[state - running] = finished[state - running] + 1
     ended[#ended + 1] = name
     if before == running then
-      local bucket = math.ceil(per_bucket * math.log(math.max(1, now - record[BEGAN])) - 0.000001)
+      -- Not above 0 it is 0, and not -0, which is another text.
+      local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - record[BEGAN])) - 0.000001))
       took[bucket] = (took[bucket] or 0) + 1
     end
     record[IS_GONE] = state == succeeded and track_mode == 'failures'
@@ -111,7 +112,10 @@ local function track_operations()
     if not record or record[STATE] ~= running then return end
     moves(record, name, queued)
     record[ATTEMPTS], record[RESULT], record[TOKEN] = record[ATTEMPTS] + attempts, result or record[RESULT], '-'
+    if record[ATTEMPTS] == 0 then record[BEGAN], record[WORKER] = 0, '-' end
   end
+
+  local function header_of(record) return match(record[BODY], '^[^\30]*') end
 
   -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
   -- secret is not shown.
@@ -160,6 +164,12 @@ local function track_operations()
 
   function track.succeeds(id, output) ends(id, succeeded, output) end
   function track.fails(id, reason) ends(id, failed, reason) end
+  -- To have memory again: its input goes with it.
+  function track.drops(id, reason)
+    local record = record_of(id)
+    if record then record[BODY] = header_of(record) .. '\30\30' end
+    ends(id, failed, reason)
+  end
   function track.cancels(id, reason) ends(id, cancelled, reason) end
   -- Its attempt is over, and it is to be tried again.
   function track.retries(id, reason) back_in_line(id, 0, reason) end
@@ -172,7 +182,8 @@ local function track_operations()
     record = record or track.enters(id, item)
     if not record or record[STATE] ~= failed then return end
     moves(record, name, queued)
-    record[ATTEMPTS], record[BEGAN], record[ENDED], record[RESULT] = 0, 0, 0, ''
+    record[ATTEMPTS], record[BEGAN], record[ENDED], record[WORKER], record[RESULT] = 0, 0, 0, '-', ''
+    redis.call('HDEL', notes, name)
   end
 
   -- It is held under another lease.
@@ -189,8 +200,6 @@ local function track_operations()
     if not record or record[STATE] >= succeeded and record[ENDED] + keep_ms <= now then return nil end
     return record[STATE], record[TOKEN], name
   end
-
-  local function header_of(record) return match(record[BODY], '^[^\30]*') end
 
   -- Someone wants something cancelled that is still there.
   function track.has_marks()
@@ -266,16 +275,23 @@ local function track_operations()
     in_pieces('HDEL', notes, names)
   end
 
-  -- Those whose time is over, at most so many. Answers whether there are more.
-  function track.sweep(most)
+  -- Nothing of it is kept but counts: no record, and nothing that is still to be cancelled.
+  function track.is_empty() return redis.call('HLEN', ops) + redis.call('HLEN', marks) == 0 end
+
+  -- Where it is not tracked any more, and nothing is left that could end.
+  local function stop_tracking()
+    if track_mode == 'ending' and track.is_empty() then redis.call('HDEL', store, 'track') end
+  end
+
+  -- The oldest of those that have ended, at most so many: those whose time is over, or any. Answers how many.
+  local function forget(most, any)
     local length = redis.call('LLEN', ended_ones)
     local over, names, times = 0, {}, {}
-    if length == 0 then return false end
     local first = redis.call('LINDEX', ended_ones, 0)
-    if length <= most_ended and tonumber(match(first, '^%d+')) + keep_ms > now then return false end
+    if not first or not any and length <= most_ended and tonumber(match(first, '^%d+')) + keep_ms > now then return 0 end
     for _, one in ipairs(redis.call('LRANGE', ended_ones, 0, most - 1)) do
       local ms, name = match(one, '^(%d+) (.*)$')
-      if length - over <= most_ended and tonumber(ms) + keep_ms > now then break end
+      if not any and length - over <= most_ended and tonumber(ms) + keep_ms > now then break end
       over = over + 1
       names[over], times[name] = name, tonumber(ms)
     end
@@ -289,9 +305,18 @@ local function track_operations()
     removes(gone)
     for i = 1, #gone do records[gone[i]] = false end
     redis.call('LTRIM', ended_ones, over, -1)
-    if track_mode == 'ending' and redis.call('HLEN', ops) == 0 then redis.call('HDEL', store, 'track') end
+    return over
+  end
+
+  -- Those whose time is over, at most so many. Answers whether there are more.
+  function track.sweep(most)
+    local over = forget(most, false)
+    stop_tracking()
     return over == most
   end
+
+  -- Whenever they ended. Answers how many.
+  function track.forget(most) return forget(most, true) end
 
   local function added(text, more)
     local all, buckets = {0, 0, 0}, {}

@@ -51,8 +51,9 @@ for i = 7, #ARGV do
     local lane = lane_of(lane_name_of(item))
     if act == 'resume' then
       ends(lane, field)
+      item = untried(item)
       if track then track.begins_anew(match(item, '^%S+'), item) end
-      line_up(lane, untried(item), priority_of(item))
+      line_up(lane, item, priority_of(item))
     elseif discard_behind(lane, field) then
       ends(lane, field)
       first_behind[field], left_of[lane] = false, left_of[lane] + 1

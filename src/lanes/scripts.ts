@@ -115,14 +115,20 @@ export interface SendInput extends StoreInput {
   process: string
   n: number
   items: readonly SentItem[]
-  /** Of a tracked queue: what is shown instead of the data of some. */
-  inputs?: readonly ShownInput[] | undefined
+  /** Of a tracked queue. */
+  shown?: ShownInputs | undefined
 }
 
 /** What is shown of an item instead of its data. */
 export interface ShownInput {
   id: string
   shown: string
+}
+
+/** What is shown instead of the data of some, by the definition of this revision. */
+export interface ShownInputs {
+  revision: number
+  inputs: readonly ShownInput[]
 }
 
 export const inputWords = (inputs: readonly ShownInput[]): ScriptArg[] => [
@@ -137,7 +143,7 @@ export const sendScript = defineScript({
   parts,
   keys: (input: SendInput) => withMemory(input),
   args: (input) => [
-    ...storeArgs(input),
+    ...storeArgs(input, input.shown ? ['defined'] : []),
     input.process,
     input.n,
     laneLimits.callMs,
@@ -154,7 +160,7 @@ export const sendScript = defineScript({
       item.fingerprint,
       item.envelope,
     ]),
-    ...(input.inputs ? inputWords(input.inputs) : []),
+    ...(input.shown ? [input.shown.revision, ...inputWords(input.shown.inputs)] : []),
   ],
   reply: ([kind, now, ...words]: ['sent', string, ...string[]] | ['late'] | ['gone']): SendReply =>
     kind === 'sent' ? { kind, nowMs: Number(now), words } : { kind },
@@ -278,12 +284,20 @@ export const dropLettersScript = defineScript({
   reply: readDroppedLetters,
 })
 
+export const forgetScript = defineScript({
+  file: new URL('./forget.lua', import.meta.url),
+  parts,
+  keys: (input: StoreInput & { most: number }) => storeKeys(input),
+  args: (input) => [...storeArgs(input), input.most],
+  reply: ([, operations]: ['forgotten', number]) => operations,
+})
+
 export const cancelScript = defineScript({
   file: new URL('./cancel.lua', import.meta.url),
   parts,
   keys: (input: StoreInput & { id: string }) => storeKeys(input),
   args: (input) => [...storeArgs(input), input.id],
-  reply: ([kind]: ['cancelled' | 'asked' | 'unknown' | 'gone'] | ['ended', number]) => kind,
+  reply: ([kind]: ['cancelled' | 'asked' | 'ended' | 'unknown' | 'gone']) => kind,
 })
 
 export interface NoteInput extends StoreInput {
@@ -308,8 +322,9 @@ export type OperationsAsk =
   | { act: 'of'; object: string; before: { queuedMs: number; name: string } | undefined; most: number }
 
 export interface SeenOperations {
-  nowMs: number
   rows: readonly OperationRow[]
+  /** There are more of the object. */
+  isMore: boolean
 }
 
 /** Undefined when there is no such store. */
@@ -321,8 +336,8 @@ export const operationsScript = defineScript({
     ...[...storeArgs(input), ask.act, detail ? 1 : 0],
     ...(ask.act === 'get' ? ask.names : [ask.object, ask.before?.queuedMs ?? '', ask.before?.name ?? '', ask.most]),
   ],
-  reply: ([kind, now, ...rows]: ['seen', string, ...string[][]] | ['gone']): SeenOperations | undefined =>
-    kind === 'seen' ? { nowMs: Number(now), rows: rows.map(readOperation) } : undefined,
+  reply: ([kind, more, ...rows]: ['seen', number, ...string[][]] | ['gone']): SeenOperations | undefined =>
+    kind === 'seen' ? { rows: rows.map(readOperation), isMore: more === 1 } : undefined,
 })
 
 export const peekScript = defineScript({

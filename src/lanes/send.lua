@@ -10,7 +10,8 @@
 -- ARGV[9] once_ms      for how long an idempotency key is
 -- ARGV[10] items       how many
 -- ARGV[11…] rest       items, each: id, lane, key or '', delay ms, ttl ms or 0, priority, once hash or '', fingerprint, envelope; then, if the
---                      sender knows that the queue is tracked, as the act 'inputs' has it: how many follow, each: id, what is shown
+--                      sender knows that the queue is tracked: revision of the definition that it knows, and as the act 'inputs' has it how many
+--                      follow, each: id, what is shown. By an older definition than the store's nothing was looked through.
 --
 -- Replies {'sent', now, word…}  when, in ms; per item: its id; 'duplicate <id>', what an earlier one was answered; 'reused', the
 --                               idempotency key was used for another body, or 'full <items>', so much of its tenant waits already: nothing of
@@ -77,9 +78,10 @@ local function enter(id, lane, key, delay, ttl, priority, envelope)
   end
 end
 
-if track and argv[last_at + 1] then
+local its_definition = tonumber(argv[last_at + 1])
+if track and its_definition and its_definition >= tonumber(asked_for.defined) then
   local said = {}
-  for at = last_at + 2, #argv, 2 do said[argv[at]] = argv[at + 1] end
+  for at = last_at + 3, #argv, 2 do said[argv[at]] = argv[at + 1] end
   track.inputs(said)
 end
 for at = 11, last_at, 9 do names[#names + 1] = argv[at + 1] end

@@ -22,15 +22,19 @@ function acts.settle()
 
   local function goes(lane, key) gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = key, lane end
 
+  -- Answers whether someone wants the item at this place of a lease cancelled: then it is gone.
+  local function is_cancelled(lane, id, lease, i)
+    if not (track and track.wants_cancelled(id)) then return false end
+    redis.call('HDEL', items_at, lease.fields[i])
+    track.gives_away(lane, id)
+    if is_ordered then goes(lane, lease.keys[i]) end
+    return true
+  end
+
   -- Ends an attempt of the item at this place of a lease; without ms it was the last. Answers whether it waits at once.
   local function fail(lane, id, lease, i, item, ms, reason)
     local after, attempts = tried(item, lease.claimed)
     redis.call('HDEL', items_at, lease.fields[i])
-    if track and track.wants_cancelled(id) then
-      track.gives_away(lane, id)
-      if is_ordered then goes(lane, lease.keys[i]) end
-      return 0
-    end
     if not ms or most_attempts > 0 and attempts >= most_attempts then
       if give_up(lane, id, after, reason) and is_ordered then goes(lane, lease.keys[i]) end
     elseif ms <= 0 then
@@ -50,16 +54,15 @@ function acts.settle()
   local function become(outcome, lease, i, first, back)
     local lane, item = loaded[lease.names[i]], redis.call('HGET', items_at, lease.fields[i])
     local id = argv[first]
+    if outcome == 'throttle' then wait_until(lane, now + tonumber(argv[first + 1])) end
+    if is_cancelled(lane, id, lease, i) then return 0 end
     if outcome == 'retry' then return fail(lane, id, lease, i, item, tonumber(argv[first + 1]), argv[first + 2]) end
     if outcome == 'dead' then return fail(lane, id, lease, i, item, nil, argv[first + 1]) end
     if track then track.returns(id) end
     back[#back + 1] = {id = id, field = lease.fields[i], name = lease.names[i], item = item}
-    if outcome == 'back' then
-      enters(lane)
-      return 1
-    end
-    wait_until(lane, now + tonumber(argv[first + 1]))
-    return 0
+    if outcome == 'throttle' then return 0 end
+    enters(lane)
+    return 1
   end
 
   -- The lease of this token, read once.

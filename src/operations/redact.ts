@@ -2,7 +2,8 @@
  * What operations never show: fields by their names, in inputs, outputs and errors, taken out before anything is written.
  *
  * A name is the same however it is dressed: `accessToken`, `access_token`, `Access-Token`. In texts, such as messages of errors, what stands
- * behind the name and a sign (`token=…`, `"token": …`) goes. Nothing else is touched: what has no such name stays the bytes it is.
+ * behind the name and a sign (`token=…`, `"token": …`) goes: a text in quotes, all that is in brackets, a word; of headers that have several
+ * words the rest of the line. What is not closed goes up to the end. Nothing else is touched: what has no such name stays the bytes it is.
  */
 import { operationLimits } from '../lanes/operation.ts'
 
@@ -25,8 +26,9 @@ const omitted = (what: string): string => JSON.stringify({ omitted: what })
 
 const plain = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '')
 
-/** Any dress of a name, as a regular expression. */
-const anyDress = (name: string): string => [...plain(name)].join('[^a-z0-9"\'=:]?')
+/** Any dress of a name, as a regular expression; `between` its signs there may be others. */
+const dressed = (names: Iterable<string>, between: string): string =>
+  [...names].map((name) => [...name].join(between)).join('|')
 
 const known = new Map<string, Redactor>()
 // Queues have few lists, and mostly the same.
@@ -42,22 +44,44 @@ export function redactorOf(names: readonly string[]): Redactor {
   return redactor
 }
 
+/** Their values may have spaces in them, and several parts. */
+const lineNames = new Set(['authorization', 'cookie'])
+const word = /(?:(?:bearer|basic|token|digest|negotiate)\s+)?[^\s,;&"'}\]]+/iy
+const restOfLine = /[^\r\n]*/y
+
 function createRedactor(names: readonly string[]): Redactor {
   const secrets = new Set(names.map(plain).filter((name) => name !== ''))
-  const any = [...secrets].map(anyDress).join('|')
   // In JSON also inside of texts, where quotes are escaped.
-  const suspicion = new RegExp(`(?:${any})\\W{0,3}\\s*[:=]|\\\\u`, 'i')
-  const value = `\\\\?"(?:[^"\\\\]|\\\\[^"])*\\\\?"|'[^']*'|(?:bearer|basic)\\s+[^\\s,;&"']+|[^\\s,;&"'}\\]]+`
-  const spoken = new RegExp(`(?<![a-z0-9])((?:${any})\\\\?["']?\\s*[:=]\\s*)(?:${value})`, 'gi')
+  const suspicion = new RegExp(`(?:${dressed(secrets, '[^a-z0-9]*')})[^a-z0-9]*?[:=]|\\\\u`, 'i')
+  const aside = `[^a-z0-9"'=:]{0,3}`
+  const spoken = new RegExp(`(?<![a-z0-9])(${dressed(secrets, aside)})${aside}\\\\*["']?\\s*[:=]+>?\\s*`, 'gi')
   const isEmpty = secrets.size === 0
 
-  const text = (message: string): string => (isEmpty ? message : message.replace(spoken, `$1${redacted}`))
-  const inside = (name: string, each: unknown): unknown => {
-    if (secrets.has(plain(name))) return redacted
-    return typeof each === 'string' ? text(each) : each
+  const text = (message: string): string => {
+    if (isEmpty) return message
+    let shown = ''
+    let from = 0
+    spoken.lastIndex = 0
+    for (let found = spoken.exec(message); found; found = spoken.exec(message)) {
+      const at = spoken.lastIndex
+      const end = valueEnd(message, at, lineNames.has(plain(found[1]!)) ? restOfLine : word)
+      if (end === at) continue
+      shown += message.slice(from, at) + redacted
+      from = end
+      spoken.lastIndex = end
+    }
+    return from === 0 ? message : shown + message.slice(from)
   }
-  const json = (written: string): string =>
-    isEmpty || !suspicion.test(written) ? written : JSON.stringify(JSON.parse(written, inside))
+  const json = (written: string): string => {
+    if (isEmpty || !suspicion.test(written)) return written
+    let hides = false
+    const without = JSON.parse(written, (name: string, each: unknown): unknown => {
+      const shown = secrets.has(plain(name)) ? redacted : typeof each === 'string' ? text(each) : each
+      hides ||= shown !== each
+      return shown
+    })
+    return hides ? JSON.stringify(without) : written
+  }
   const fitting = (written: string, what: string, most: number): string => {
     const bytes = written.length * 3 > most ? Buffer.byteLength(written) : 0
     return bytes > most ? omitted(`${what} of ${bytes} bytes; at most ${most} are kept`) : json(written)
@@ -80,4 +104,46 @@ function writtenOf(value: unknown): string {
   } catch {
     return omitted('output that cannot be written as JSON')
   }
+}
+
+/** Where the value ends that begins here. What is in quotes or brackets is one value; any other is as long as `plainly` says. */
+function valueEnd(text: string, at: number, plainly: RegExp): number {
+  const quoted = quoteEnd(text, at)
+  if (quoted !== undefined) return quoted
+  if (text[at] === '{' || text[at] === '[') return bracketEnd(text, at)
+  plainly.lastIndex = at
+  return plainly.test(text) ? plainly.lastIndex : at
+}
+
+/** Undefined when no quote opens here. In JSON inside of JSON quotes have slashes before them, and what is within has more. */
+function quoteEnd(text: string, at: number): number | undefined {
+  const open = slashesAt(text, at)
+  const quote = text[at + open]
+  if (quote !== '"' && quote !== "'") return undefined
+  for (let i = at + open + 1; i < text.length; i += 1) {
+    const slashes = slashesAt(text, i)
+    i += slashes
+    if (text[i] === quote && slashes >= open && (slashes - open) % (2 * (open + 1)) === 0) return i + 1
+  }
+  return text.length
+}
+
+function slashesAt(text: string, at: number): number {
+  let i = at
+  while (text[i] === '\\') i += 1
+  return i - at
+}
+
+function bracketEnd(text: string, at: number): number {
+  let depth = 0
+  for (let i = at; i < text.length; ) {
+    const after = quoteEnd(text, i)
+    if (after === undefined) {
+      if (text[i] === '{' || text[i] === '[') depth += 1
+      if (text[i] === '}' || text[i] === ']') depth -= 1
+      if (depth === 0) return i + 1
+    }
+    i = after ?? i + Math.max(1, slashesAt(text, i))
+  }
+  return text.length
 }

@@ -19,7 +19,7 @@ export interface OperationMinute extends OperationCounts, OperationTimes {
 
 export interface OperationStats extends OperationCounts, OperationTimes {
   queue: string
-  /** Over which the counts above are, ms. */
+  /** Over which the counts above are, ms: from the begin of a minute on. */
   from: number
   until: number
   /** Since the queue is tracked. */
@@ -73,21 +73,21 @@ const timesOf = (took: ReadonlyMap<number, number>): OperationTimes => ({
   p95Ms: percentile(took, 0.95),
 })
 
-/** `stored`: minute since the epoch, or `total`, → what was counted. The minute that has begun counts whole. */
+/** `stored`: minute since the epoch, or `total`, → what was counted. Minutes count whole: the one in which the time begins, and the one that has begun. */
 export function statsOf(
   queue: string,
   stored: Readonly<Record<string, string>>,
   nowMs: number,
   lastMs: number,
 ): OperationStats {
-  const first = Math.floor((nowMs - lastMs) / minuteMs) + 1
+  const first = Math.max(0, Math.floor((nowMs - lastMs) / minuteMs))
   const minutes = Object.entries(stored)
     .filter(([minute]) => Number(minute) >= first && Number(minute) * minuteMs <= nowMs)
     .sort(([a], [b]) => Number(a) - Number(b))
     .map(([minute, text]) => ({ at: Number(minute) * minuteMs, counted: readCounted(text) }))
   const sum = minutes.reduce((all, { counted }) => added(all, counted), nothing)
   return {
-    ...{ queue, from: Math.max(0, nowMs - lastMs), until: nowMs, ...sum.counts, ...timesOf(sum.took) },
+    ...{ queue, from: first * minuteMs, until: nowMs, ...sum.counts, ...timesOf(sum.took) },
     total: stored.total === undefined ? nothing.counts : readCounted(stored.total).counts,
     minutes: minutes.map(({ at, counted }) => ({ at, ...counted.counts, ...timesOf(counted.took) })),
   }

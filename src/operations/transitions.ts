@@ -50,10 +50,6 @@ export const transitions = {
   cancelled: {},
 } as const satisfies Record<OperationState | 'none', Partial<Record<OperationCause, OperationState>>>
 
-/** What it becomes; undefined when it stays as it is. */
-export const nextState = (state: OperationState | 'none', cause: OperationCause): OperationState | undefined =>
-  (transitions[state] as Partial<Record<OperationCause, OperationState>>)[cause]
-
 export type OperationEnd = 'succeeded' | 'failed' | 'cancelled'
 
 export const isEnd = (state: OperationState): state is OperationEnd =>

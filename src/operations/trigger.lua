@@ -1,22 +1,20 @@
 #!lua
--- Put a trigger, change it, or take it away. A secret opens one trigger, and is only known by its hash.
+-- Put a trigger. A secret opens one trigger, and is only known by its hash.
 --
 -- KEYS[1] triggers        hash  trigger -> "<hash of its secret> <1 enabled or 0> <made ms> <secret given ms> <definition, JSON>"
 -- KEYS[2] trigger_secrets hash  hash of a secret -> trigger
--- ARGV[1] act         'put': definition and secret as given, unless it is there; 'rotate': another secret; 'enable', 'disable', 'remove'
--- ARGV[2] name
--- ARGV[3] now         ms; '' means the server's clock (tests pass a number)
--- ARGV[4] hash        of the new secret; '' where none is given
--- ARGV[5] definition  of 'put'
--- ARGV[6] most        triggers there may be
+-- ARGV[1] name
+-- ARGV[2] now         ms; '' means the server's clock (tests pass a number)
+-- ARGV[3] hash        of its secret
+-- ARGV[4] definition
+-- ARGV[5] most        triggers there may be
 --
--- Replies {'done', text}   as it is stored now
+-- Replies {'done', text}   as it is stored now, also when this very call had come before
 --         {'there'}        there is one of that name; nothing written
---         {'unknown'}      there is none of that name; nothing written
 --         {'full'}         there are as many as there may be; nothing written
 
 local triggers, trigger_secrets = KEYS[1], KEYS[2]
-local act, name, now, new_hash, definition, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], tonumber(ARGV[6])
+local name, now, hash, definition, most = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 
 if now == '' then
   local time = redis.call('TIME')
@@ -24,29 +22,11 @@ if now == '' then
 end
 
 local stored = redis.call('HGET', triggers, name)
-if act == 'put' then
-  if stored then return {'there'} end
-  if redis.call('HLEN', triggers) >= most then return {'full'} end
-  stored = new_hash .. ' 1 ' .. now .. ' ' .. now .. ' ' .. definition
-  redis.call('HSET', triggers, name, stored)
-  redis.call('HSET', trigger_secrets, new_hash, name)
-  return {'done', stored}
-end
-if not stored then return {'unknown'} end
-
-local hash, enabled, made, given, its_definition = string.match(stored, '^(%S+) (%d) (%d+) (%d+) (.*)$')
-if act == 'remove' then
-  redis.call('HDEL', triggers, name)
-  redis.call('HDEL', trigger_secrets, hash)
-  return {'done', stored}
-end
-if act == 'rotate' then
-  redis.call('HDEL', trigger_secrets, hash)
-  redis.call('HSET', trigger_secrets, new_hash, name)
-  hash, given = new_hash, now
-else
-  enabled = act == 'enable' and '1' or '0'
-end
-stored = table.concat({hash, enabled, made, given, its_definition}, ' ')
+-- Nobody else has this secret: the answer was lost.
+if stored and string.match(stored, '^%S+') == hash then return {'done', stored} end
+if stored then return {'there'} end
+if redis.call('HLEN', triggers) >= most then return {'full'} end
+stored = hash .. ' 1 ' .. now .. ' ' .. now .. ' ' .. definition
 redis.call('HSET', triggers, name, stored)
+redis.call('HSET', trigger_secrets, hash, name)
 return {'done', stored}

@@ -19,9 +19,10 @@ import { defineScript, runScript } from '../redis/script.ts'
 import type { Subscriptions } from '../route/subscriptions.ts'
 import type { Clock, Randomness } from '../runtime/clock.ts'
 import { checkKnown } from '../unknown-name.ts'
+import { defaultSecrets, redactorOf } from './redact.ts'
 
 export interface TriggerOptions {
-  /** A tracked queue: what is started can be followed. */
+  /** One with `track: true`: what is started can be followed to its end. */
   queue: string
   tenant?: string
   key?: string
@@ -34,6 +35,7 @@ export interface TriggerFacts {
   queue: string
   tenant: string
   key: string | null
+  /** Without what operations of its queue never show. */
   data: unknown
   enabled: boolean
   /** ms. */
@@ -87,62 +89,94 @@ const nameShape = /^[a-z0-9][a-z0-9_-]{0,63}$/
 const secretShape = /^[\w-]{20}$/
 const mostTriggers = 10_000
 
-type Act = 'put' | 'rotate' | 'enable' | 'disable' | 'remove'
+type Change = 'rotate' | 'enable' | 'disable' | 'remove'
 
 interface ActInput {
   ns: string
-  act: Act
   name: string
   nowMs: number | undefined
-  hash?: string
-  definition?: string
 }
 
 type RawReply = ['done', string] | ['there'] | ['unknown'] | ['full']
 
+const keys = ({ ns }: ActInput): string[] => [triggerKeys(ns).triggers, triggerKeys(ns).triggerSecrets]
+
+interface Reply {
+  kind: RawReply[0]
+  text: string | undefined
+}
+
+const reply = ([kind, text]: RawReply): Reply => ({ kind, text })
+
 export const triggerScript = defineScript({
   file: new URL('./trigger.lua', import.meta.url),
-  keys: ({ ns }: ActInput) => [triggerKeys(ns).triggers, triggerKeys(ns).triggerSecrets],
-  args: ({ act, name, nowMs: now, hash = '', definition = '' }) => [
-    act,
-    name,
-    now ?? '',
-    hash,
-    definition,
-    mostTriggers,
-  ],
-  reply: ([kind, text]: RawReply) => ({ kind, text }),
+  keys: (input: ActInput & { hash: string; definition: string }) => keys(input),
+  args: ({ name, nowMs: now, hash, definition }) => [name, now ?? '', hash, definition, mostTriggers],
+  reply,
+})
+
+export const triggerChangeScript = defineScript({
+  file: new URL('./trigger-change.lua', import.meta.url),
+  keys: (input: ActInput & { act: Change; hash?: string }) => keys(input),
+  args: ({ act, name, nowMs: now, hash = '' }) => [act, name, now ?? '', hash],
+  reply,
 })
 
 export function createTriggersView(ground: TriggersGround): TriggersView {
   const { source, clock } = ground
-  const change = (name: string, act: Act, more: Pick<ActInput, 'hash' | 'definition'> = {}): Promise<TriggerFacts> =>
-    source.read(async (redis, { name: ns }) => {
-      const input = { ns, act, name: String(name), nowMs: nowMs(clock), ...more }
-      const { kind, text } = await runScript(redis, triggerScript, input)
-      if (kind === 'done') return readTrigger(name, text!)
+  const act = async (name: string, run: (redis: Redis, input: ActInput) => Promise<Reply>): Promise<TriggerFacts> => {
+    const text = await source.read(async (redis, { name: ns }) => {
+      const { kind, text } = await run(redis, { ns, name: String(name), nowMs: nowMs(clock) })
+      if (kind === 'done') return text!
       if (kind === 'unknown') throw await notFound(redis, ns, name)
       if (kind === 'there') throw BusbarError.of('TRIGGER_EXISTS', { name })
       throw BusbarError.of('TRIGGERS_FULL', { most: mostTriggers })
     })
-  const withSecret = async (name: string, act: 'put' | 'rotate', definition = ''): Promise<TriggerSecret> => {
+    return shownOf(ground, readTrigger(name, text))
+  }
+  const change = (name: string, what: Change, hash = ''): Promise<TriggerFacts> =>
+    act(name, (redis, input) => runScript(redis, triggerChangeScript, { ...input, act: what, hash }))
+  const withSecret = async (made: (hash: string) => Promise<TriggerFacts>): Promise<TriggerSecret> => {
     const secret = ground.randomness.id()
-    return { ...(await change(name, act, { hash: hashOf(secret), definition })), secret, path: `/_${secret}` }
+    return { ...(await made(hashOf(secret))), secret, path: `/_${secret}` }
   }
   return {
-    list: () =>
-      source.read(async (redis, { name: ns }) => {
-        const stored = Object.entries(await redis.hgetall(triggerKeys(ns).triggers))
-        return stored.map(([name, text]) => readTrigger(name, text)).sort((a, b) => (a.name < b.name ? -1 : 1))
-      }),
-    get: (name) => source.read((redis, { name: ns }) => readOne(redis, ns, name)),
-    create: async (name, options) => withSecret(name, 'put', await checkTrigger(ground, name, options)),
-    rotate: (name) => withSecret(name, 'rotate'),
+    list: async () => {
+      const stored = await source.read((redis, { name: ns }) => redis.hgetall(triggerKeys(ns).triggers))
+      const all = Object.entries(stored).map(([name, text]) => readTrigger(name, text))
+      return Promise.all(all.sort((a, b) => (a.name < b.name ? -1 : 1)).map((facts) => shownOf(ground, facts)))
+    },
+    get: async (name) => shownOf(ground, await source.read((redis, { name: ns }) => readOne(redis, ns, name))),
+    create: async (name, options) => {
+      const definition = await checkTrigger(ground, name, options)
+      return withSecret((hash) =>
+        act(name, (redis, input) => runScript(redis, triggerScript, { ...input, hash, definition })),
+      )
+    },
+    rotate: (name) => withSecret((hash) => change(name, 'rotate', hash)),
     enable: (name) => change(name, 'enable'),
     disable: (name) => change(name, 'disable'),
-    remove: async (name) => void (await change(name, 'remove')),
+    remove: (name) => remove(ground, name),
     fire: (secret, options = {}) => fire(ground, secret, options),
   }
+}
+
+/** One that is not there when it is asked for again has been taken away by the call whose answer was lost. */
+async function remove({ source, clock }: TriggersGround, name: string): Promise<void> {
+  let calls = 0
+  await source.read(async (redis, { name: ns }) => {
+    calls += 1
+    const input = { ns, name: String(name), nowMs: nowMs(clock), act: 'remove' as const }
+    const { kind } = await runScript(redis, triggerChangeScript, input)
+    if (kind === 'unknown' && calls === 1) throw await notFound(redis, ns, name)
+  })
+}
+
+/** Its data as an operation of its queue would show it. */
+async function shownOf({ subscriptions }: TriggersGround, facts: TriggerFacts): Promise<TriggerFacts> {
+  const found = await subscriptions.find(facts.queue)
+  const redact = (found?.options.redact as readonly string[] | undefined) ?? defaultSecrets
+  return { ...facts, data: JSON.parse(redactorOf(redact).input(JSON.stringify(facts.data))) }
 }
 
 const hashOf = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
@@ -154,8 +188,8 @@ async function checkTrigger({ subscriptions }: TriggersGround, name: string, opt
   if (typeof name !== 'string' || !nameShape.test(name))
     throw invalid('name', name, 'must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit')
   const found = await subscriptions.find(String(queue))
-  if (found?.kind !== 'queue' || !found.options.track)
-    throw invalid('queue', queue, 'must be a tracked queue: what a trigger starts can be followed')
+  if (found?.kind !== 'queue' || found.options.track !== true)
+    throw invalid('queue', queue, 'must be a queue with track: true: what a trigger starts can be followed to its end')
   const its = {
     queue,
     tenant: checkTenant(tenant),

@@ -9,7 +9,7 @@ import { BusbarError, shown } from '../errors.ts'
 import { defaultTenant, limits } from '../event.ts'
 import { checkTenant, checkText } from '../event-checks.ts'
 import { type OperationRow, objectIndex, operationLimits } from '../lanes/operation.ts'
-import { cancelScript, type OperationsAsk, operationsScript } from '../lanes/scripts.ts'
+import { cancelScript, type OperationsAsk, operationsScript, type SeenOperations } from '../lanes/scripts.ts'
 import { nowMs } from '../lanes/store.ts'
 import type { LogSource } from '../log/view.ts'
 import type { Hints } from '../redis/hints.ts'
@@ -37,7 +37,7 @@ export interface OfOptions {
 }
 
 export interface PageOptions extends OfOptions {
-  /** At most 1,000. Default 100. */
+  /** At most 1,000. Default 100. There are fewer when they are large: `next` says whether there are more. */
   limit?: number
   /** `next` of the page before. */
   cursor?: string
@@ -60,7 +60,7 @@ export interface OperationsView {
   /** The same, page by page. */
   page(key: string, options?: PageOptions & { detail?: true }): Promise<OperationPage<Operation>>
   page(key: string, options: PageOptions): Promise<OperationPage>
-  /** QUEUE_NOT_FOUND when there is no such queue, or it is not tracked. `last`: at most 24h, which is the default. */
+  /** QUEUE_NOT_FOUND when there is no such queue, or it was never tracked. `last`: at most 24h, which is the default; whole minutes. */
   stats(queue: string, options?: { last?: Duration }): Promise<OperationStats>
   /**
    * One that has not begun will not. One that runs is told by its signal, in whichever process: unless it succeeds nevertheless it ends as
@@ -88,7 +88,8 @@ export function createOperationsView(ground: OperationsGround): OperationsView {
   const page = (key: string, options: PageOptions = {}) => pageOf(ground, key, options)
   return {
     get,
-    wait: (id, options = {}) => waitFor(id, options, { ...ground, find: (place) => find(ground, place) }),
+    wait: (id, options = {}) =>
+      waitFor(id, options, { ...ground, find: (place, timeoutMs) => find(ground, place, timeoutMs) }),
     of: (key: string, options: OfOptions = {}) => allOf(key, options, page) as never,
     page: page as OperationsView['page'],
     stats: (queue, options = {}) => readStats(ground, queue, options),
@@ -110,18 +111,33 @@ const ask = <T>(
   { source, clock }: OperationsGround,
   queue: string,
   work: (redis: Redis, store: { keys: ReturnType<typeof queueKeys>; nowMs: number | undefined }) => Promise<T>,
-): Promise<T> => source.read((redis, { name }) => work(redis, { keys: queueKeys(name, queue), nowMs: nowMs(clock) }))
+  timeoutMs?: number,
+): Promise<T> =>
+  source.read((redis, { name }) => work(redis, { keys: queueKeys(name, queue), nowMs: nowMs(clock) }), timeoutMs)
 
-async function rowsOf(ground: OperationsGround, queue: string, asked: OperationsAsk, detail: boolean) {
-  const seen = await ask(ground, queue, (redis, store) =>
-    runScript(redis, operationsScript, { ...store, ask: asked, detail }),
-  )
-  return seen?.rows ?? []
-}
+const nothing: SeenOperations = { rows: [], isMore: false }
 
-async function find(ground: OperationsGround, { queue, name }: OperationPlace): Promise<Operation | undefined> {
-  const [row] = await rowsOf(ground, queue, { act: 'get', names: [name] }, true)
-  return row && operationOf(queue, row)
+const look = async (
+  ground: OperationsGround,
+  queue: string,
+  asked: OperationsAsk,
+  detail: boolean,
+  timeoutMs?: number,
+): Promise<SeenOperations> =>
+  (await ask(
+    ground,
+    queue,
+    (redis, store) => runScript(redis, operationsScript, { ...store, ask: asked, detail }),
+    timeoutMs,
+  )) ?? nothing
+
+async function find(
+  ground: OperationsGround,
+  { queue, name }: OperationPlace,
+  timeoutMs?: number,
+): Promise<Operation | undefined> {
+  const { rows } = await look(ground, queue, { act: 'get', names: [name] }, true, timeoutMs)
+  return rows[0] && operationOf(queue, rows[0])
 }
 
 async function* allOf(
@@ -149,21 +165,34 @@ async function pageOf(ground: OperationsGround, key: string, options: PageOption
   const found = await Promise.all(
     queues.map(async (queue) => {
       const asked = { act: 'of' as const, object, before: after && beforeIn(queue, after), most: limit }
-      return (await rowsOf(ground, queue, asked, detail)).map((row) => ({ queue, row }))
+      const { rows, isMore } = await look(ground, queue, asked, detail)
+      return { rows: rows.map((row) => ({ queue, row })), isMore }
     }),
   )
-  const rows = found.flat().sort(newestFirst)
-  const shownRows = rows.slice(0, limit)
+  const rows = found.flatMap((ofQueue) => ofQueue.rows).sort(newestFirst)
+  const shownRows = rows.slice(0, wholeRows(rows, found, limit))
   const last = shownRows.at(-1)
   return {
     operations: shownRows.map(({ queue, row }) => (detail ? operationOf(queue, row) : summaryOf(queue, row))),
-    next: last && (rows.length > limit || found.some((ofQueue) => ofQueue.length === limit)) ? writeCursor(last) : null,
+    next: last && (rows.length > shownRows.length || found.some(({ isMore }) => isMore)) ? writeCursor(last) : null,
   }
 }
 
-async function trackedQueues({ subscriptions }: OperationsGround): Promise<string[]> {
-  const all = await subscriptions.list()
-  return all.filter(({ kind, options }) => kind === 'queue' && options.track).map(({ name }) => name)
+/** How many of the merged rows there are before a queue that has more would come again. */
+function wholeRows(merged: readonly Found[], found: readonly { rows: Found[]; isMore: boolean }[], limit: number) {
+  const ends = found.flatMap(({ rows, isMore }) => (isMore ? merged.indexOf(rows.at(-1)!) + 1 : []))
+  return Math.min(limit, ...ends)
+}
+
+/** Also those that are not tracked any more, as long as something of them is kept. */
+async function trackedQueues({ source, subscriptions }: OperationsGround): Promise<string[]> {
+  const queues = (await subscriptions.list()).filter(({ kind }) => kind === 'queue')
+  const areTracked = await source.read((redis, { name: ns }) =>
+    Promise.all(
+      queues.map(async ({ name, options }) => options.track || redis.hexists(queueKeys(ns, name).store, 'track')),
+    ),
+  )
+  return queues.filter((_, i) => areTracked[i]).map(({ name }) => name)
 }
 
 interface Found {
@@ -209,9 +238,10 @@ async function readStats(
   if (lastMs < 1 || lastMs > operationLimits.keepMs) throw invalid('last', last, 'must be from 1ms to 24h')
   const found = await subscriptions.find(queue)
   return source.read(async (redis, { name }) => {
-    if (found?.kind !== 'queue' || !found.options.track)
-      throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(queue), namespace: name, isTracked: true })
     const [stored, [seconds]] = await Promise.all([redis.hgetall(operationKeys(name, queue).opCounts), redis.time()])
+    // One that is not tracked any more keeps what was counted.
+    if (found?.kind !== 'queue' || (!found.options.track && stored.total === undefined))
+      throw BusbarError.of('QUEUE_NOT_FOUND', { name: shown(queue), namespace: name, isTracked: true })
     return statsOf(queue, stored, nowMs(clock) ?? Number(seconds) * 1_000, lastMs)
   })
 }

@@ -26,46 +26,101 @@ export interface WaitGround {
   subscriptions: Subscriptions
   hints(): Promise<Hints>
   network: Clock
-  find(place: OperationPlace): Promise<Operation | undefined>
+  find(place: OperationPlace, timeoutMs: number): Promise<Operation | undefined>
 }
 
 const known = new Set<keyof WaitOptions>(['timeout', 'signal'])
 const defaultMs = 30_000
 const lookMs = 1_000
+// For a first answer, however short the time is.
+const leastMs = 500
 
 export async function waitFor(id: string, options: WaitOptions, ground: WaitGround): Promise<Operation> {
   checkKnown(options, known)
   const { timeout = defaultMs, signal } = options
   const place = placeOf(id)
   const { network } = ground
-  const until = network.monotonicMs() + durationOf('timeout', timeout)
-  const leftMs = () => Math.max(0, until - network.monotonicMs())
+  const end = endOfWaiting(network, durationOf('timeout', timeout), signal)
   let wake: () => void = () => undefined
-  const awake = () => wake()
-  const unlisten = await listen(ground, place, awake)
-  signal?.addEventListener('abort', awake)
+  const listening = listen(ground, place, end.leftMs(), () => wake())
   let last: Operation | undefined
   try {
+    await end.orBefore(listening)
     for (;;) {
       const woken = new Promise<void>((resolve) => {
         wake = resolve
       })
-      last = await look(ground, id, place, last, leftMs)
-      if (last && (isEnd(last.status) || leftMs() === 0 || signal?.aborted)) return last
-      const timer = network.after(Math.min(leftMs(), lookMs), awake)
-      await woken
+      last = await look(ground, id, place, last, end)
+      if (last && (isEnd(last.status) || end.hasCome)) return last
+      const timer = network.after(lookMs, () => wake())
+      await end.orBefore(woken)
       timer.cancel()
+      wake()
     }
   } finally {
-    unlisten()
-    signal?.removeEventListener('abort', awake)
+    end.forget()
+    listening.then(
+      (unlisten) => unlisten(),
+      () => undefined,
+    )
   }
 }
 
-async function listen({ source, hints }: WaitGround, { queue, name }: OperationPlace, heard: () => void) {
-  const channel = await source.read(async (_, namespace) => operationKeys(namespace.name, queue).opsWake)
-  return (await hints()).listen(channel, (names) => names.split(' ').includes(name) && heard())
+interface End {
+  readonly hasCome: boolean
+  leftMs(): number
+  /** Its answer, or undefined when the end comes before. */
+  orBefore<T>(work: Promise<T>): Promise<T | undefined>
+  forget(): void
 }
+
+/** When the time is over, or the signal fires. */
+function endOfWaiting(network: Clock, timeoutMs: number, signal: AbortSignal | undefined): End {
+  const until = network.monotonicMs() + timeoutMs
+  const waiting = new Set<() => void>()
+  let hasCome = false
+  const come = () => {
+    hasCome = true
+    for (const tell of waiting) tell()
+  }
+  const timer = network.after(timeoutMs, come)
+  signal?.addEventListener('abort', come)
+  if (signal?.aborted) come()
+  return {
+    get hasCome() {
+      return hasCome
+    },
+    leftMs: () => (hasCome ? 0 : Math.max(0, until - network.monotonicMs())),
+    orBefore: (work) =>
+      new Promise((resolve, reject) => {
+        const tell = () => resolve(undefined)
+        waiting.add(tell)
+        work.then(resolve, reject).finally(() => waiting.delete(tell))
+        if (hasCome) tell()
+      }),
+    forget() {
+      timer.cancel()
+      signal?.removeEventListener('abort', come)
+    },
+  }
+}
+
+/** Without Redis nothing is heard: then it is looked. */
+async function listen({ source, hints }: WaitGround, { queue, name }: OperationPlace, ms: number, heard: () => void) {
+  const deaf = () => undefined
+  try {
+    const channel = await source.read(
+      async (_, namespace) => operationKeys(namespace.name, queue).opsWake,
+      Math.max(leastMs, ms),
+    )
+    return await (await hints()).listen(channel, (names) => names.split(' ').includes(name) && heard())
+  } catch (error) {
+    if (isAway(error)) return deaf
+    throw error
+  }
+}
+
+const isAway = (error: unknown): boolean => error instanceof BusbarError && error.code === 'REDIS_UNAVAILABLE'
 
 /** What it is now, or what it was while Redis is away; undefined when nothing is known yet. */
 async function look(
@@ -73,17 +128,30 @@ async function look(
   id: string,
   place: OperationPlace,
   last: Operation | undefined,
-  leftMs: () => number,
+  end: End,
 ): Promise<Operation | undefined> {
+  const ask = async () => {
+    const found = (await ground.find(place, Math.max(leastMs, end.leftMs()))) ?? (last && succeededUnseen(ground, last))
+    return { found: await found }
+  }
   try {
-    const found = (await ground.find(place)) ?? (last && (await succeededUnseen(ground, last)))
-    if (!found) throw notFound(id)
-    return found
+    const asking = ask()
+    const answer = (await end.orBefore(asking)) ?? (last ? { found: last } : await soon(ground.network, asking))
+    if (!answer.found) throw notFound(id)
+    return answer.found
   } catch (error) {
-    if (!(error instanceof BusbarError) || error.code !== 'REDIS_UNAVAILABLE') throw error
-    if (leftMs() === 0 && !last) throw error
+    if (!isAway(error) || (end.hasCome && !last)) throw error
     return last
   }
+}
+
+/** At the end of the time, of something that nothing is known of yet. */
+function soon<T>(network: Clock, answer: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const problem = `no answer within ${leastMs} ms`
+    const timer = network.after(leastMs, () => reject(BusbarError.of('REDIS_UNAVAILABLE', { problem })))
+    answer.then(resolve, reject).finally(() => timer.cancel())
+  })
 }
 
 /** Where only failures are kept, what was there and is gone has succeeded. */

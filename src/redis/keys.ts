@@ -140,7 +140,7 @@ export const keyTable = {
   cursors: ['hash', 'while the group is declared', 'Partition → seq up to which everything is done.'],
   rates: ['hash', 'while the group is declared', 'Partition → events handled a second, and when that was.'],
   groupWake: ['channel', 'no storage', "Hint: the named members' partitions have changed; `*` names all."],
-  processors: ['hash', 'until removed', 'Processor → its definition as last declared.'],
+  processors: ['hash', 'until removed', 'Processor → its definition as last declared, and where it began.'],
   triggers: [
     'hash',
     'until removed',

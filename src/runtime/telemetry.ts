@@ -65,6 +65,7 @@ export const telemetryTable = {
   'queue.gone': ['warn', 'A worker draws from a queue that is not registered any more; it looks again every second.'],
   'queue.replaced': ['error', 'Another process works under the same name: this one claims nothing more.'],
   'memory.closed': ['error', 'Redis was nearly full: nothing is published for some seconds, or until there is room.'],
+  'memory.forgotten': ['warn', 'Redis was nearly full: ended operations of a tracked queue were forgotten early.'],
   'memory.dropped': [
     'error',
     'Redis was nearly full: dead letters, or waiting items of the largest backlog, were dropped.',

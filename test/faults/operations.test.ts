@@ -6,6 +6,7 @@ import { freshNamespace, plainRedis, redisUrl, testBus } from '../support/bus.ts
 import { eventually } from '../support/eventually.ts'
 import { collect } from '../support/log.ts'
 import { type Child, spawnNode } from '../support/process.ts'
+import { startProxy } from '../support/proxy.ts'
 import { startRedis } from '../support/redis.ts'
 import { quickGroup, watchedBus } from '../support/workers.ts'
 
@@ -115,4 +116,79 @@ test('[O11] wait survives a restart of Redis', async () => {
   await eventually(async () => expect((await bus.operations.get(id)).status).toBe('queued'))
   await (await queue.claim()).items[0]!.ack('after all')
   expect(await waiting).toMatchObject({ status: 'succeeded', output: 'after all' })
+})
+
+test('[O11] wait keeps its time and hears its signal while Redis is away or says nothing', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.stop())
+  const proxy = await startProxy({ target: { port: Number(new URL(server.url).port) } })
+  onTestFinished(() => proxy.stop())
+  const bus = testBus({ redis: proxy.url, partitions: 1 }) as unknown as Bus
+  const { id } = await bus.queue('mail', { track: true }).send(1)
+  expect((await bus.operations.wait(id, { timeout: 0 })).status).toBe('queued')
+  const [stopped, unheard] = [new AbortController(), new AbortController()]
+  const looked = proxy.count('EVALSHA')
+  const seeing = [{ timeout: '1s' as const }, { signal: stopped.signal }].map((how) => bus.operations.wait(id, how))
+  await eventually(() => proxy.count('EVALSHA') === looked + seeing.length)
+  // Behind their answers.
+  await bus.operations.get(id)
+  const started = performance.now()
+  proxy.stall()
+  const blind = [{ timeout: 100 }, { signal: unheard.signal }].map((how) => bus.operations.wait(id, how))
+  stopped.abort()
+  unheard.abort()
+  const answers = await Promise.allSettled([...seeing, ...blind])
+  proxy.resume()
+  expect(answers).toMatchObject([
+    ...seeing.map(() => ({ value: { status: 'queued' } })),
+    ...blind.map(() => ({ reason: { code: 'REDIS_UNAVAILABLE' } })),
+  ])
+  expect(performance.now() - started).toBeLessThan(2_000)
+})
+
+describe('a trigger', () => {
+  async function behindProxy(args: readonly string[] = []) {
+    const server = await startRedis({ args: [...args] })
+    onTestFinished(() => server.stop())
+    const proxy = await startProxy({ target: { port: Number(new URL(server.url).port) } })
+    onTestFinished(() => proxy.stop())
+    const bus = testBus({ redis: proxy.url, partitions: 1 }) as unknown as Bus
+    await bus.queues.put('sync', { track: true })
+    return { bus, proxy, redis: plainRedis(server.url) }
+  }
+
+  test('[O09] is made, and removed, once and for all when an answer is lost', async () => {
+    const { bus, proxy } = await behindProxy()
+    const dropOf = (act: string) =>
+      proxy.onCommand(({ args }) => {
+        if (!args.some((arg) => arg.toString() === act)) return 'forward'
+        proxy.onCommand()
+        return 'drop-reply'
+      })
+    // So that Redis knows the scripts.
+    await bus.triggers.create('before', { queue: 'sync' })
+    await bus.triggers.enable('before')
+    dropOf('resync')
+    const { secret } = await bus.triggers.create('resync', { queue: 'sync' })
+    expect(await bus.triggers.fire(secret)).toEqual({ id: expect.stringContaining('sync.') })
+    await expect(bus.triggers.create('resync', { queue: 'sync' })).rejects.toMatchObject({ code: 'TRIGGER_EXISTS' })
+    dropOf('rotate')
+    const rotated = await bus.triggers.rotate('resync')
+    expect(await bus.triggers.fire(rotated.secret)).toEqual({ id: expect.stringContaining('sync.') })
+    dropOf('remove')
+    await bus.triggers.remove('resync')
+    expect((await bus.triggers.list()).map(({ name }) => name)).toEqual(['before'])
+    await expect(bus.triggers.remove('resync')).rejects.toMatchObject({ code: 'TRIGGER_NOT_FOUND' })
+  })
+
+  test('[O09] can be stopped and removed when Redis is out of memory, and not made', async () => {
+    const { bus, redis } = await behindProxy()
+    const { secret } = await bus.triggers.create('resync', { queue: 'sync' })
+    await redis.config('SET', 'maxmemory', '1')
+    await expect(bus.triggers.create('other', { queue: 'sync' })).rejects.toThrow()
+    expect((await bus.triggers.disable('resync')).enabled).toBe(false)
+    await expect(bus.triggers.fire(secret)).rejects.toMatchObject({ code: 'TRIGGER_DISABLED' })
+    await bus.triggers.remove('resync')
+    expect(await bus.triggers.list()).toEqual([])
+  })
 })

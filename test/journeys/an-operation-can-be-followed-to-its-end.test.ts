@@ -211,6 +211,37 @@ describe('what is kept', () => {
       expect(await other.operations.get(each)).toMatchObject({ status: 'running', input: null })
   })
 
+  test('[O08] of a sender that knows an older list of secrets shows no input', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true, redact: ['token'] })
+    const before = await queue.send({ pin: 1, token: 'S3CRET' })
+    expect((await bus.operations.get(before.id)).input).toEqual({ pin: 1, token: '[redacted]' })
+    await bus.queues.put('mail', { track: true, redact: ['token', 'pin'] })
+    const { id } = await queue.send({ pin: 'S3CRET' })
+    expect((await bus.operations.get(id)).input).toBeNull()
+    const opened = await (testBus({ namespace: bus.namespace }) as unknown as Bus).queues.open('mail')
+    const told = await opened.send({ pin: 'S3CRET' })
+    expect((await bus.operations.get(told.id)).input).toEqual({ pin: '[redacted]' })
+  })
+
+  test('[O08] of an error is cut only after its secrets were taken out', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true, retry: { attempts: 1 } })
+    const problem = `${'x'.repeat(950)} {"token":"${'S3CRET'.repeat(20)}"}`
+    queue.work(() => {
+      throw new Error(`${problem}\nCookie: a=1; b=S3CRET\nand this`)
+    })
+    const [thrown, said] = [await queue.send(1), await bus.queue('by-hand', { track: true }).send(1)]
+    await (await (await bus.queues.open('by-hand')).claim()).items[0]!.dead(problem)
+    await bus.run({ signals: false })
+    for (const { id } of [thrown, said]) {
+      const { error } = await bus.operations.wait(id)
+      expect(error).not.toContain('S3C')
+      expect(error).toContain('"token":[redacted]}')
+      expect(error!.length).toBeLessThanOrEqual(1_000)
+    }
+  })
+
   test('without secret names is byte for byte; what is too large is not kept', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { track: true })
@@ -248,12 +279,14 @@ describe('what is kept', () => {
   test('of a queue that is not tracked any more ends as it began', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { track: true })
-    const { id } = await queue.send(1)
+    const { id } = await queue.send(1, { key: 'k' })
     await bus.queues.put('mail', {})
-    const untracked = await queue.send(2)
+    const untracked = await queue.send(2, { key: 'k' })
     for (const item of (await queue.claim({ max: 2 })).items) await item.ack()
     expect((await bus.operations.get(id)).status).toBe('succeeded')
     await expect(bus.operations.get(untracked.id)).rejects.toMatchObject({ code: 'OPERATION_NOT_FOUND' })
+    expect((await collect(bus.operations.of('k'))).map((one) => one.id)).toEqual([id])
+    expect((await bus.operations.stats('mail')).total).toEqual({ succeeded: 1, failed: 0, cancelled: 0 })
   })
 })
 
@@ -286,6 +319,34 @@ test('[O05] the operations of a key come newest first, of all tracked queues, wi
   expect(await collect(bus.operations.of('nothing'))).toEqual([])
   for (const key of ['quote"d\\', 'ü/ 🦊', 'a b'])
     expect([(await a.send(1, { key })).id]).toEqual((await collect(bus.operations.of(key))).map(({ id }) => id))
+})
+
+test('[O05] large ones come in smaller pages, none twice and none left out', async () => {
+  const bus = bound()
+  const [a, b] = [bus.queue('a', { track: true }), bus.queue('b', { track: true })]
+  const sent = await Promise.all(
+    Array.from({ length: 180 }, (_, i) =>
+      i % 3 === 0 ? b.send(i, { key: 'k' }) : a.send('x'.repeat(16_000), { key: 'k' }),
+    ),
+  )
+  const first = await bus.operations.page('k', { limit: 1_000 })
+  expect(first.operations.length).toBeLessThan(180)
+  expect(first.next).not.toBeNull()
+  const all = (await collect(bus.operations.of('k'))).map(({ id }) => id)
+  expect(new Set(all).size).toBe(all.length)
+  expect([...all].sort()).toEqual(sent.map(({ id }) => id).sort())
+})
+
+test('[O04] stats of a short time begin with a minute, and say which', async () => {
+  const bus = bound()
+  const queue = bus.queue('mail', { track: true })
+  await queue.send(1)
+  await (await queue.claim()).items[0]!.ack()
+  const stats = await bus.operations.stats('mail', { last: '10s' })
+  expect(stats.succeeded).toBe(1)
+  expect(stats.from % 60_000).toBe(0)
+  expect(stats.until - stats.from).toBeGreaterThanOrEqual(10_000)
+  expect(stats.until - stats.from).toBeLessThan(70_000)
 })
 
 describe('[O11]', () => {

@@ -156,3 +156,21 @@ test('[W17] below the mark nothing is dropped or trimmed', async () => {
   expect(await bus.queues.get('jobs')).toMatchObject({ waiting: entered, dropped: 0 })
   expect(events.slice(looks).filter(({ name }) => /dropped|trimmed/.test(name))).toEqual([])
 })
+
+test('[W17] what has ended is forgotten before anything is dropped that is still to be done', async () => {
+  const { bus, used, dropped, events } = await fullBus()
+  const queue = bus.queue('jobs', { track: true })
+  const waiting = bus.queue('waiting')
+  await bus.run({ signals: false })
+  for (let n = 0; n < 20; n += 1) await waiting.send({ n, text: text(100 * kB) })
+  const forgotten = () => events.filter(({ name }) => name === 'memory.forgotten')
+  // Just above the mark: what is refused is another matter.
+  while (forgotten().length === 0 && (await used()) < 0.86) {
+    await Promise.all(Array.from({ length: 20 }, () => queue.send(text(15 * kB))))
+    await queue.pop({ max: 20 })
+  }
+  await eventually(async () => forgotten().length > 0 && (await used()) < 0.78, { timeoutMs: 20_000 })
+  expect(forgotten()[0]!.fields).toMatchObject({ queue: 'jobs', operations: expect.any(Number) })
+  expect(dropped()).toEqual([])
+  expect(await bus.queues.get('waiting')).toMatchObject({ waiting: 20, dropped: 0 })
+})

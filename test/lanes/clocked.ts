@@ -10,6 +10,7 @@ import {
   discardScript,
   enterScript,
   extendScript,
+  forgetScript,
   makeScript,
   noteScript,
   operationsScript,
@@ -141,6 +142,7 @@ export async function clockedStore({
     redrive: (...ids: string[]) => runScript(redis, redriveScript, { ...ground(), ids }),
     discard: (...ids: string[]) => runScript(redis, discardScript, { ...ground(), ids }),
     cancel: (id: string) => runScript(redis, cancelScript, { ...ground(), id }),
+    forget: (most: number) => runScript(redis, forgetScript, { ...ground(), most }),
     note: (token: string, id: string, progress: string, ...lines: string[]) =>
       runScript(redis, noteScript, { ...ground(), token, id, progress, lines }),
     operation: async (name: string) => {

@@ -25,6 +25,7 @@ const endOf: Partial<Record<Step['do'], readonly OperationState[]>> = {
   acceptAgain: ['failed'],
   discardParked: ['cancelled'],
   extend: ['cancelled'],
+  enter: ['cancelled'],
   cancel: ['cancelled'],
 }
 
@@ -92,8 +93,7 @@ export class OperationsWalk {
     isCancelled: boolean,
   ): void {
     // It waits still, but nobody will have it.
-    const expected: OperationState[] =
-      place === 'queued' && isCancelled ? ['cancelled', 'queued'] : place ? [place] : []
+    const expected: OperationState[] = place === 'queued' && isCancelled ? ['cancelled'] : place ? [place] : []
     if (place) return expectOne(where, state, expected)
     if (before && isEnd(before)) return expectOne(where, state, [before])
     expectOne(where, state, endOf[this.#step!.do] ?? [])

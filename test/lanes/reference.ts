@@ -79,7 +79,8 @@ export class ReferenceStore extends ReferenceClaims {
       return this.#settleOne(work, lease!.claimed, outcome)
     })
     if (lease?.items.size === 0) this.leases.delete(token)
-    if (outcome.kind === 'back' || outcome.kind === 'throttle') this.putBack(held)
+    if (outcome.kind === 'back' || outcome.kind === 'throttle')
+      this.putBack(held.filter((work) => !gone.includes(work)))
     if (this.ordered) this.passOn(gone)
     this.lineUp()
     return ids.filter((id, i) => !held.some((work) => work.id === id) || ids.indexOf(id) !== i)
@@ -93,9 +94,9 @@ export class ReferenceStore extends ReferenceClaims {
       this.cancels.delete(work.id)
       return true
     }
+    if (outcome.kind === 'throttle') this.waitUntil(work.lane, this.now + outcome.forMs)
+    if (this.givesAway(work)) return true
     if (outcome.kind === 'back') this.touch(work.lane)
-    else if (outcome.kind === 'throttle') this.waitUntil(work.lane, this.now + outcome.forMs)
-    else if (this.givesAway(work)) return true
     else if (outcome.kind === 'dead' || (outcome.kind === 'retry' && this.givesUp(after)))
       return this.giveUp(after, outcome.reason)
     else if (outcome.kind === 'retry' && outcome.afterMs > 0)
@@ -226,14 +227,17 @@ export class ReferenceStore extends ReferenceClaims {
     this.lineUp()
   }
 
-  /** What other starts of this name hold goes back. */
+  /** What other starts of this name hold goes back, but for what is to be cancelled. */
   enter(worker: string, start: string): number {
     const others = [...this.leases].filter(([, lease]) => lease.worker === worker && lease.start !== start)
     const items = others.flatMap(([, lease]) => [...lease.items.values()])
     for (const [token] of others) this.leases.delete(token)
-    this.putBack(items)
+    const gone = items.filter((work) => this.givesAway(work))
+    const back = items.filter((work) => !gone.includes(work))
+    this.putBack(back)
+    if (this.ordered) this.passOn(gone)
     this.lineUp()
-    return items.length
+    return back.length
   }
 
   /** Until it is resumed; resumed it gives at once, whatever it waited for. */

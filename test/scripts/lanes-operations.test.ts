@@ -1,7 +1,13 @@
 /** Every reply of the scripts of operations, and what they keep for how long. */
 import { describe, expect, test } from 'vitest'
-import type { Track } from '../../src/lanes/operation.ts'
+import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
+import { forgetEnded } from '../../src/lanes/forget.ts'
+import { routedItem } from '../../src/lanes/item.ts'
+import { objectIndex, type Track } from '../../src/lanes/operation.ts'
+import { dropScript, operationsScript } from '../../src/lanes/scripts.ts'
+import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
+import { runScript } from '../../src/redis/script.ts'
 import { clockedStore } from '../lanes/clocked.ts'
 import { keysOf } from '../support/bus.ts'
 
@@ -55,6 +61,40 @@ describe('cancel.lua', () => {
     expect((await store.take(5)).ids).toEqual([])
     for (const id of ids) expect((await store.operation(id))!.state).toBe('cancelled')
     expect(await store.total()).toBe('0 0 2')
+  })
+})
+
+test('one that is to be cancelled is handed back, throttled, or its worker starts anew: it ends as cancelled', async () => {
+  const store = await trackedStore(all, { ordered: true })
+  const ids = await store.send('a', { times: 3 })
+  const { token } = await store.take(3)
+  const [first, next] = [await store.send('b', { key: 'k' }), await store.send('b', { key: 'k' })]
+  for (const id of ids) await store.cancel(id)
+  await store.settle(token, [ids[0]!], { kind: 'back' })
+  await store.settle(token, [ids[1]!], { kind: 'throttle', forMs: 1 })
+  await store.take(1)
+  await store.cancel(first[0]!)
+  expect(await store.enter('w', 'anew')).toMatchObject({ handedBack: 0 })
+  for (const id of [...ids, ...first])
+    expect(await store.operation(id)).toMatchObject({ state: 'cancelled', isCancelAsked: false })
+  expect((await store.take(5, { start: 'anew' })).ids).toEqual(next)
+  expect(await store.counts()).toMatchObject({ held: 1, discarded: 4 })
+})
+
+test('one that was never begun after all says so; begun anew it has said nothing', async () => {
+  const store = await trackedStore()
+  const [id] = await store.send('a')
+  const { token } = await store.take(1)
+  await store.settle(token, [id!], { kind: 'back' })
+  expect(await store.operation(id!)).toMatchObject({ state: 'queued', attempts: 0, beganMs: 0, worker: '-' })
+  const again = await store.take(1)
+  await store.note(again.token, id!, '1', 'line')
+  await store.settle(again.token, [id!], { kind: 'dead', reason: 'x' })
+  await store.redrive(id!)
+  expect(await store.operation(id!)).toMatchObject({
+    state: 'queued',
+    worker: '-',
+    detail: { progress: '', lines: [] },
   })
 })
 
@@ -116,6 +156,24 @@ describe('operations.lua', () => {
     expect(await store.operationsOf('b/k')).toEqual([])
   })
 
+  test('a page has a megabyte at most, and says whether there are more', async () => {
+    const store = await trackedStore()
+    const large = `{"type":"mail","tenant":"a","key":"k"}\n"${'x'.repeat(16_000)}"`
+    const ids = await store.send('a', { times: 100, envelope: large })
+    const ask = { act: 'of' as const, object: objectIndex('a/k'), before: undefined, most: 100 }
+    const seen = await runScript(store.redis, operationsScript, { ...store.ground(), ask, detail: true })
+    expect(seen!.isMore).toBe(true)
+    expect(seen!.rows.length).toBeGreaterThan(60)
+    expect(seen!.rows.length).toBeLessThan(70)
+    expect(seen!.rows[0]!.name).toBe(ids.at(-1))
+    const all = await runScript(store.redis, operationsScript, {
+      ...store.ground(),
+      ask: { ...ask, most: 101 },
+      detail: false,
+    })
+    expect([all!.rows.length, all!.isMore]).toEqual([100, false])
+  })
+
   test('[O06] one that runs under a lease that has lapsed reads as queued, before anybody has brought it back', async () => {
     const store = await trackedStore()
     const [id] = await store.send('a')
@@ -136,7 +194,61 @@ describe('operations.lua', () => {
   })
 })
 
+describe('forget.lua', () => {
+  test('forgotten: the oldest that have ended, whenever that was; their counts stay, and what has not ended', async () => {
+    const store = await trackedStore()
+    const ids = await store.send('a', { times: 5, envelope })
+    const { token } = await store.take(4)
+    for (const id of ids.slice(0, 3)) {
+      await store.settle(token, [id], { kind: 'ack' })
+      store.pass(1)
+    }
+    expect(await store.forget(2)).toBe(2)
+    expect(await store.operationsOf('a/k')).toEqual(ids.slice(2).reverse())
+    expect(await store.forget(2)).toBe(1)
+    expect(await store.forget(2)).toBe(0)
+    expect((await store.redis.hkeys(store.ops.ops)).sort()).toEqual(ids.slice(3))
+    expect(await store.total()).toBe('3 0 0')
+  })
+
+  test('of several queues in turn, until it is enough', async () => {
+    const stores = await Promise.all([trackedStore(), trackedStore(), clockedStore()])
+    for (const { send, take, settle } of stores.slice(0, 2)) {
+      await send('a', { times: 250 })
+      const { token, ids } = await take(250)
+      await settle(token, ids, { kind: 'ack' })
+    }
+    const { redis } = stores[0]!
+    const queues = new Map(stores.map(({ keys }, i) => [`q${i}`, keys]))
+    let looks = 0
+    const some = await forgetEnded(redis, queues, async () => ++looks === 3)
+    expect([...some.operations]).toEqual([
+      ['q0', 100],
+      ['q1', 100],
+    ])
+    const all = await forgetEnded(redis, queues, async () => false)
+    expect(all.isMore).toBe(false)
+    expect([...all.operations]).toEqual([
+      ['q0', 150],
+      ['q1', 150],
+    ])
+  })
+})
+
 describe('what is kept', () => {
+  test('of one that was dropped no input', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    expect(await runScript(store.redis, dropScript, { ...store.ground(), name: 'a', bytes: 1, most: 1 })).toMatchObject(
+      { items: 1 },
+    )
+    expect(await store.operation(id!)).toMatchObject({
+      state: 'failed',
+      header: envelope.split('\n')[0],
+      detail: { input: '' },
+    })
+  })
+
   test('[O02] a record is there for 24 hours after its end, then gone together with its index entry', async () => {
     const store = await trackedStore()
     const [id] = await store.send('a', { envelope })
@@ -234,6 +346,27 @@ describe('what is kept', () => {
     expect(sums).toEqual([1, 1, 0])
   })
 
+  test('[O04] how long they took is counted for each, also of those that take no time', async () => {
+    const store = await trackedStore()
+    const settleAfter = async (ms: number, times: number) => {
+      for (let i = 0; i < times; i += 1) {
+        await store.send('a')
+        const { token, ids } = await store.take(1)
+        store.pass(ms)
+        await store.settle(token, ids, { kind: 'ack' })
+      }
+    }
+    await settleAfter(0, 12)
+    await settleAfter(1, 8)
+    await settleAfter(100, 2)
+    const stats = statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs)
+    expect(stats).toMatchObject({ succeeded: 22, p50Ms: 1 })
+    expect(stats.p95Ms).toBeGreaterThan(90)
+    expect(stats.p95Ms).toBeLessThan(110)
+    await settleAfter(0, 100)
+    expect(statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs).p95Ms).toBe(1)
+  })
+
   test('[O04] minutes are kept for 24 hours', async () => {
     const store = await trackedStore()
     for (let hour = 0; hour < 30; hour += 1) {
@@ -277,6 +410,35 @@ describe('what is kept', () => {
     await store.take(0)
     expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
     expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('not tracked any more: with nothing to end, at once; while something is to be cancelled, still', async () => {
+    const empty = await trackedStore()
+    await empty.make(2, { track: null })
+    expect(await empty.redis.hget(empty.keys.store, 'track')).toBeNull()
+    const store = await trackedStore()
+    const [id] = await store.send('a')
+    await store.pause('pause')
+    expect(await store.cancel(id!)).toBe('cancelled')
+    await store.make(2, { track: null })
+    store.pass(dayMs)
+    await store.claim(0)
+    await store.pause('resume')
+    expect((await store.take(1)).ids).toEqual([])
+    await store.take(0)
+    expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
+  })
+
+  test('[O08] what was said of events is not said of what a claim behind them meets', async () => {
+    const store = await clockedStore()
+    const [old] = await store.send('a', { envelope: '{"type":"mail","tenant":"a"}\n{"token":"S3CRET"}' })
+    await store.make(2, { track: { mode: 'all', hides: true } })
+    const items = [{ lane: 'a', item: routedItem('0-1', 1, 'a', '', '{"type":"mail","tenant":"a"}\n{"n":1}') }]
+    const accept = { revision: 2, born: 1, partition: 0, first: 1, last: 1, items, inputs: [] }
+    const claim = { token: 't', n: 2, leaseMs: 1_000, worker: 'w', start: 's' }
+    await runScript(store.redis, workScript, { ...store.ground(), acts: [acceptAct(accept), claimAct(claim)] })
+    expect(await store.operation('0-1')).toMatchObject({ state: 'running', detail: { input: '{"n":1}' } })
+    expect(await store.operation(old!)).toMatchObject({ state: 'running', detail: { input: '' } })
   })
 
   test('of what nobody has looked through, no input is shown', async () => {

@@ -7,6 +7,7 @@ import { acceptAct, claimAct, loneScript, settleAct, workScript } from '../../sr
 import {
   enterScript,
   extendScript,
+  forgetScript,
   cancelScript as laneCancelScript,
   discardScript as laneDiscardScript,
   dropLettersScript as laneDropLettersScript,
@@ -30,7 +31,7 @@ import { openScript } from '../../src/log/namespace.ts'
 import { historyScript } from '../../src/log/read.ts'
 import { trimScript } from '../../src/log/retention.ts'
 import { liftScript } from '../../src/log/rollback.ts'
-import { triggerScript } from '../../src/operations/triggers.ts'
+import { triggerChangeScript, triggerScript } from '../../src/operations/triggers.ts'
 import { cancelScript, delayScript, dueScript, publishOneScript, publishScript } from '../../src/publish/scripts.ts'
 import {
   answersChannel,
@@ -208,9 +209,11 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     claim: { ...lease, token: 't', n: 1 },
   }),
   'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
+  'src/lanes/forget.lua': call(forgetScript, { ...lanes, most: 1 }),
   'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', progress: '1', lines: ['l'] }),
   'src/lanes/operations.lua': call(operationsScript, { ...lanes, ask: { act: 'get', names: ['n'] }, detail: true }),
-  'src/operations/trigger.lua': call(triggerScript, { ns: 'ns', act: 'put', name: 't', nowMs: 1 }),
+  'src/operations/trigger.lua': call(triggerScript, { ns: 'ns', name: 't', nowMs: 1, hash: 'h', definition: '{}' }),
+  'src/operations/trigger-change.lua': call(triggerChangeScript, { ns: 'ns', act: 'rotate', name: 't', nowMs: 1 }),
   'src/lanes/renew.lua': call(renewScript, { ...lanes, leaseMs: 1, tokens: ['t'] }),
   'src/lanes/extend.lua': call(extendScript, { ...lanes, token: 't', id: 'i', forMs: 1, ownToken: 'o' }),
   'src/lanes/enter.lua': call(enterScript, { ...lanes, act: 'enter', worker: 'w', start: 's' }),

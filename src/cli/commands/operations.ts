@@ -44,7 +44,7 @@ export const addStats: AddCommand = (program, run) => {
 export const addTrace: AddCommand = (program, run) => {
   program
     .command('trace')
-    .description('show where an event went: queues, processors, and what became of it there')
+    .description('show where an event went: queues, processors, webhooks, and what became of it there')
     .argument('<id>', 'of the event')
     .action(run(showTrace))
 }
@@ -111,7 +111,7 @@ async function showTrace({ out, withBus }: Session, id: string) {
     return exitCodes.ok
   }
   if (!event) out.note('The log does not keep it any more, or never had it: only what still knows it is shown.')
-  if (places.length === 0) out.note('It went nowhere: no queue or processor wants it.')
+  if (event && places.length === 0) out.note('It went nowhere: no queue, processor or webhook wants it.')
   else for (const line of traceLines(trace, out)) await out.print(line)
   return exitCodes.ok
 }

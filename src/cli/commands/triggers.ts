@@ -16,7 +16,7 @@ export const addTriggers: AddCommand = (program, run) => {
   const add = (verb: string, description: string) =>
     triggers.command(verb).description(description).argument('<name>', 'of the trigger')
   add('create', 'make a trigger; its secret is shown once')
-    .requiredOption('--queue <name>', 'the tracked queue of its operations')
+    .requiredOption('--queue <name>', 'the queue of its operations, which keeps all of them (--track all)')
     .option('--tenant <name>', 'whose operations they are (default: default)')
     .option('--key <key>', 'what they are about')
     .option('--data <json>', 'what the handler gets (default: null)')

@@ -2,7 +2,7 @@
 import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
 import type { Outcome } from '../../lanes/acts.ts'
-import { storedReason } from '../../lanes/item.ts'
+import { saidReason } from '../../lanes/item.ts'
 import { operationName } from '../../lanes/operation.ts'
 import { checkTime } from './checks.ts'
 import type { Held } from './held.ts'
@@ -19,11 +19,11 @@ export class Decision {
 
 /** Tries the item again after this time; after its last attempt it is a dead letter. */
 export const retryDecision = (after: Duration, reason = 'the handler asked for a retry'): Decision =>
-  new Decision({ kind: 'retry', afterMs: checkTime('retry', after), reason: storedReason(reason) })
+  new Decision({ kind: 'retry', afterMs: checkTime('retry', after), reason: saidReason(reason) })
 
 /** Gives the item up: a dead letter. */
 export const deadDecision = (reason = 'the handler gave it up'): Decision =>
-  new Decision({ kind: 'dead', reason: storedReason(reason) })
+  new Decision({ kind: 'dead', reason: saidReason(reason) })
 
 /** Nothing of this tenant is given for so long; the item is not counted as tried. */
 export const throttleDecision = (time: Duration): Decision =>

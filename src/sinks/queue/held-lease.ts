@@ -6,7 +6,7 @@
 import { createHash } from 'node:crypto'
 import type { Duration } from '../../duration.ts'
 import type { Outcome } from '../../lanes/acts.ts'
-import { readItem, storedReason } from '../../lanes/item.ts'
+import { readItem, saidReason } from '../../lanes/item.ts'
 import { checkTime, invalid } from './checks.ts'
 import type { LeaseDoor } from './lease.ts'
 
@@ -47,12 +47,12 @@ export class HeldLease {
     const wanted = after === undefined ? undefined : checkTime('after', after)
     const door = await this.#open()
     const afterMs = wanted ?? (await this.#backoffMs(door, id))
-    const stored = storedReason(reason ?? 'the holder asked for a retry')
+    const stored = saidReason(reason ?? 'the holder asked for a retry')
     return this.#settle(door, [id], { kind: 'retry', afterMs, reason: stored })
   }
 
   async dead(id: string, reason = 'the holder gave it up'): Promise<SettledItems> {
-    return this.#settle(await this.#open(), [checkId(id)], { kind: 'dead', reason: storedReason(reason) })
+    return this.#settle(await this.#open(), [checkId(id)], { kind: 'dead', reason: saidReason(reason) })
   }
 
   /** Holds it for so long from now, in a lease of its own; 0 makes it available at once. */

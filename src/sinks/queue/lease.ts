@@ -2,7 +2,7 @@
 import type { Duration } from '../../duration.ts'
 import type { Event } from '../../event.ts'
 import type { Outcome } from '../../lanes/acts.ts'
-import { type Item, storedReason } from '../../lanes/item.ts'
+import { type Item, saidReason } from '../../lanes/item.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { checkTime } from './checks.ts'
 import { eventOf } from './held.ts'
@@ -59,11 +59,11 @@ export class ClaimedItem<Data = unknown> {
   /** Without a time it follows the queue's retry policy. */
   retry(after?: Duration, reason = 'the holder asked for a retry'): Promise<SettleWord> {
     const afterMs = after === undefined ? Math.round(this.#door.backoffMs(this.attempt)) : checkTime('retry', after)
-    return this.#settle({ kind: 'retry', afterMs, reason: storedReason(reason) })
+    return this.#settle({ kind: 'retry', afterMs, reason: saidReason(reason) })
   }
 
   dead(reason = 'the holder gave it up'): Promise<SettleWord> {
-    return this.#settle({ kind: 'dead', reason: storedReason(reason) })
+    return this.#settle({ kind: 'dead', reason: saidReason(reason) })
   }
 
   /** Back to the head of its lane, as if never claimed. */

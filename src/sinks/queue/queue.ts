@@ -77,6 +77,13 @@ export interface QueueGround {
   maxWaitingBytes: number
 }
 
+/** Its definition as this process knows it, and which one that is. */
+export interface Ready {
+  ground: QueueGround
+  settings: QueueSettings
+  revision: number
+}
+
 interface Open {
   ground: QueueGround
   store: LaneStore
@@ -104,10 +111,10 @@ const lookMs = 1_000
 
 export class QueueDoor {
   readonly name: string
-  readonly #ready: () => Promise<{ ground: QueueGround; settings: QueueSettings }>
+  readonly #ready: () => Promise<Ready>
   #open: Open | undefined
 
-  constructor(name: string, ready: () => Promise<{ ground: QueueGround; settings: QueueSettings }>) {
+  constructor(name: string, ready: () => Promise<Ready>) {
     this.name = name
     this.#ready = ready
   }
@@ -142,11 +149,12 @@ export class QueueDoor {
     }
     if (item.ttlMs > 0 && item.delayMs >= item.ttlMs)
       throw invalid('ttl', ttl, 'must be longer than the delay, or nobody will ever get it')
-    const { open, settings } = await this.#whenOpen()
+    const { open, settings, revision } = await this.#whenOpen()
     const { ground, sender } = open
     const timeoutMs = timeout === undefined ? ground.timeoutMs : checkTime('timeout', timeout)
     const id = `${this.name}.${ground.randomness.id()}`
-    const tracked = settings.track === false ? {} : { shown: redactorOf(settings.redact).input(written.data) }
+    const tracked =
+      settings.track === false ? {} : { shown: { input: redactorOf(settings.redact).input(written.data), revision } }
     return sender.send({ item: { id, ...item }, ...tracked, idempotencyKey, bytes: written.bytes, timeoutMs })
   }
 
@@ -199,10 +207,10 @@ export class QueueDoor {
     settler.end()
   }
 
-  async #whenOpen(): Promise<{ open: Open; settings: QueueSettings }> {
-    const { ground, settings } = await this.#ready()
+  async #whenOpen(): Promise<Omit<Ready, 'ground'> & { open: Open }> {
+    const { ground, ...its } = await this.#ready()
     this.#open ??= this.#openOn(ground)
-    return { open: this.#open, settings }
+    return { open: this.#open, ...its }
   }
 
   #openOn(ground: QueueGround): Open {

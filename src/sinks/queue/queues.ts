@@ -83,8 +83,7 @@ export class Queues {
     const checked = options && checkQueue(options)
     const ready = async () => {
       const ground = await this.#options.open()
-      const { settings } = await this.#register(name)
-      return { ground, settings }
+      return { ground, ...(await this.#register(name)) }
     }
     const door = new QueueDoor(name, ready)
     this.#declared.set(name, { checked, door, registered: undefined })
@@ -98,9 +97,9 @@ export class Queues {
     const defined = this.#rememberFor(definedMs, () => this.#define(name))
     let made = false
     const door = new QueueDoor(name, async () => {
-      const [ground, { settings }] = await Promise.all([this.#options.open(), defined()])
+      const [ground, its] = await Promise.all([this.#options.open(), defined()])
       if (!made) made = await isMade(ground, name)
-      return { ground, settings }
+      return { ground, ...its }
     })
     this.#opened.set(name, door)
     return door

@@ -6,7 +6,7 @@
  * after that OUTCOME_UNKNOWN.
  */
 import { BusbarError } from '../../errors.ts'
-import type { SendReply, SentItem, ShownInput } from '../../lanes/scripts.ts'
+import type { SendReply, SentItem, ShownInputs } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { refusalOf } from '../../publish/answer.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
@@ -22,8 +22,8 @@ export interface Sent {
 
 export interface SendCall {
   item: SentItem
-  /** Of a tracked queue: what its operation shows as input. */
-  shown?: string
+  /** Of a tracked queue: what its operation shows as input, by which definition. */
+  shown?: { input: string; revision: number }
   idempotencyKey: string | undefined
   bytes: number
   timeoutMs: number
@@ -134,10 +134,10 @@ export class Sender {
     const { store, process } = this.#options
     const flight = this.#flight
     const items = flight.map(({ item }) => item)
-    const inputs = shownOf(flight)
+    const shown = shownOf(flight)
     while (flight.some(({ settled }) => !settled)) {
       try {
-        return this.#answered(flight, await store.send({ process, n, items, inputs }))
+        return this.#answered(flight, await store.send({ process, n, items, shown }))
       } catch (error) {
         if (!mayPass(error)) return this.#failAll(flight, refusalOf(error))
         await this.#pause()
@@ -209,9 +209,12 @@ export class Sender {
 }
 
 /** Only where it is another than the data; undefined when this process does not know of a tracked queue. */
-function shownOf(flight: readonly SendCall[]): ShownInput[] | undefined {
-  if (flight.every(({ shown }) => shown === undefined)) return undefined
-  return flight.flatMap(({ item: { id, envelope }, shown = '' }) =>
-    envelope.slice(envelope.indexOf('\n') + 1) === shown ? [] : [{ id, shown }],
-  )
+function shownOf(flight: readonly SendCall[]): ShownInputs | undefined {
+  const revisions = flight.flatMap(({ shown }) => shown?.revision ?? [])
+  if (revisions.length === 0) return undefined
+  const inputs = flight.flatMap(({ item: { id, envelope }, shown }) => {
+    const input = shown?.input ?? ''
+    return envelope.slice(envelope.indexOf('\n') + 1) === input ? [] : [{ id, shown: input }]
+  })
+  return { revision: Math.min(...revisions), inputs }
 }

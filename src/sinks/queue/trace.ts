@@ -81,14 +81,24 @@ async function operationOf(
 
 async function trackedPlace(redis: Redis, keys: LaneKeys, queue: string, row: OperationRow): Promise<TracedPlace> {
   const { name, state, attempts, detail } = row
-  // One that failed is a dead letter or parked, unless it was dropped or discarded since.
-  const kept =
-    state === 'failed' ? ((await keptIn(redis, keys, name)) ?? (await parkedIn(redis, keys, name))) : undefined
+  const kept = await whereItLies(redis, keys, name, state)
   return {
     ...{ kind: 'queue', name: queue, state: kept?.state ?? stateOf[state], attempts },
     operation: { id: `${queue}.${name}`, status: state },
     ...(state !== 'succeeded' && detail!.result !== '' ? { error: detail!.result } : {}),
   }
+}
+
+/** Where the record does not say it: one that is queued may wait for a time, or for another of its object; one that failed is a dead letter or parked, unless it was dropped or discarded since. */
+async function whereItLies(
+  redis: Redis,
+  keys: LaneKeys,
+  id: string,
+  state: OperationState,
+): Promise<Found | undefined> {
+  if (state !== 'queued' && state !== 'failed') return undefined
+  const elsewhere = () => (state === 'queued' ? laidBehind(redis, keys, new Looks(id)) : parkedIn(redis, keys, id))
+  return (await keptIn(redis, keys, id)) ?? elsewhere()
 }
 
 type Found = Pick<TracedPlace, 'state' | 'attempts' | 'error'>
@@ -198,7 +208,10 @@ async function stateOfMissing(
   { match, revision }: SubscriptionFacts,
   { event, partition, seq }: TracedEvent,
 ): Promise<Found | undefined> {
-  if (!event || match === null || !compilePattern(match).matches(event.tenant, event.type)) return undefined
+  if (match === null) return undefined
+  // In which lane it would wait is not known without it.
+  if (!event) return Number(await redis.hget(keys.store, 'waiting')) > 0 ? { state: 'unknown' } : undefined
+  if (!compilePattern(match).matches(event.tenant, event.type)) return undefined
   const [applied, born] = await redis.hmget(keys.store, `applied:${partition}`, 'born')
   if (applied === null || applied === undefined || Number(applied) < seq) return { state: 'pending' }
   // Before it was created, or had this definition, nobody knows whether it wanted it. Revisions are the server's clock, as seqs are.

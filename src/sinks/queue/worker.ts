@@ -12,7 +12,6 @@
 import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import type { Outcome } from '../../lanes/acts.ts'
-import { storedReason } from '../../lanes/item.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
 import type { Timer } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
@@ -20,6 +19,7 @@ import { type BatchContext, BatchItem, Decision, WorkContext } from './context.t
 import type { Held } from './held.ts'
 import type { Drawn, WorkSettings } from './options.ts'
 import { Pace } from './pace.ts'
+import { shownText } from './shown.ts'
 import { Source, type SourceContext, type SourceOptions } from './source.ts'
 
 export type QueueHandler<E = Event> = (event: E, context: WorkContext) => unknown
@@ -303,12 +303,12 @@ export class QueueWorker {
     const { telemetry, randomness } = this.#ground!
     const { attempts, backoffMs: waits } = source.settings
     const { attempt } = held
-    const problem = errorText(error)
+    const problem = errorText(error, (text) => shownText(source.settings, text))
     const afterMs = Math.round(backoffMs(waits, attempt, randomness))
     const told = { queue: source.queue, id: held.item.id, attempt, problem }
     telemetry.emit('queue.failed', told)
     if (attempts > 0 && attempt >= attempts && !held.isCancelled) this.#tellGivenUp(source, held, told)
-    this.#finish(source, held, { kind: 'retry', afterMs, reason: storedReason(problem) })
+    this.#finish(source, held, { kind: 'retry', afterMs, reason: problem })
   }
 
   /** As the store will do it, unless so many objects are parked that it makes a dead letter of the item after all. */

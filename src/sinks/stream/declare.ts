@@ -1,4 +1,5 @@
 /** Stores what was declared: the definition, for people, and a new processor's first cursors, held before it reads. */
+import { isDeepStrictEqual } from 'node:util'
 import type { Redis } from 'ioredis'
 import { seqBefore } from '../../log/cursor.ts'
 import { placeHold } from '../../log/holds.ts'
@@ -18,13 +19,44 @@ export async function declareProcessor(
   name: string,
   { match, onPoison, concurrency, from }: ProcessorSettings,
 ): Promise<void> {
-  await redis.hset(processorsKey(namespace.name), name, JSON.stringify({ match, onPoison, concurrency }))
   const keys = processorKeys(namespace.name, name)
-  if ((await redis.exists(keys.cursors)) === 1) return
-  const cursors = await positionOf(redis, namespace, from)
+  const isKnown = (await redis.exists(keys.cursors)) === 1
+  const cursors = isKnown ? undefined : await positionOf(redis, namespace, from)
+  const starts = cursors ?? (await startsOf(redis, namespace, name, match))
+  await storeDefinition(redis, namespace, name, { match, onPoison, concurrency, starts })
+  if (!cursors) return
   // If someone else was first and further back, the owner's own hold, under its epoch, puts that right.
   await placeHold(redis, namespace, holdName(name), cursors)
   await runScript(redis, declareScript, { keys, cursors: new Map(cursors.entries()) })
+}
+
+/** As it is stored, for people. */
+export interface Definition extends Pick<ProcessorSettings, 'match' | 'onPoison' | 'concurrency'> {
+  /** One seq per partition, where it began or was last moved to: of what is not above it nobody knows whether it was handled. */
+  starts: readonly number[]
+}
+
+/** Of one that is known. With another pattern it begins where it is: what it has passed it may not have wanted. */
+async function startsOf(
+  redis: Redis,
+  namespace: Namespace,
+  name: string,
+  match: ProcessorSettings['match'],
+): Promise<readonly number[]> {
+  const text = await redis.hget(processorsKey(namespace.name), name)
+  const stored = text === null ? undefined : (JSON.parse(text) as Partial<Definition>)
+  if (stored?.starts && isDeepStrictEqual(stored.match, match)) return stored.starts
+  const cursors = await redis.hgetall(processorKeys(namespace.name, name).cursors)
+  return namespace.partitions.map((_, partition) => Number(cursors[partition] ?? 0))
+}
+
+export async function storeDefinition(
+  redis: Redis,
+  namespace: Namespace,
+  name: string,
+  definition: Definition,
+): Promise<void> {
+  await redis.hset(processorsKey(namespace.name), name, JSON.stringify(definition))
 }
 
 /** One seq per partition: everything above is still to come. */

@@ -1,9 +1,10 @@
 /** Where an event is for the processors: before or behind their cursors, set aside, or given up. */
 import type { Redis } from 'ioredis'
 import type { LogSource } from '../../log/view.ts'
-import { compilePattern, type Pattern } from '../../pattern.ts'
+import { compilePattern } from '../../pattern.ts'
 import { type ProcessorKeys, processorKeys, processorsKey } from '../../redis/keys.ts'
 import type { TracedEvent, TracedPlace, TracedSink } from '../../traced.ts'
+import type { Definition } from './declare.ts'
 import { shelfKey } from './scripts.ts'
 import { objectOf, readLetter, readShelfText } from './set-aside.ts'
 
@@ -14,8 +15,7 @@ export function processorTrace(source: LogSource): TracedSink {
         const definitions = Object.entries(await redis.hgetall(processorsKey(ns)))
         const places = await Promise.all(
           definitions.map(async ([name, text]): Promise<TracedPlace | undefined> => {
-            const { match } = JSON.parse(text) as { match: Pattern }
-            const found = await placeIn(redis, processorKeys(ns, name), match, asked)
+            const found = await placeIn(redis, processorKeys(ns, name), JSON.parse(text), asked)
             return found && { kind: 'processor', name, ...found }
           }),
         )
@@ -27,7 +27,7 @@ export function processorTrace(source: LogSource): TracedSink {
 async function placeIn(
   redis: Redis,
   keys: ProcessorKeys,
-  match: Pattern,
+  { match, starts }: Definition,
   { id, partition, seq, event }: TracedEvent,
 ): Promise<Omit<TracedPlace, 'kind' | 'name'> | undefined> {
   // The cursor first: what is behind it then is settled, one way or the other.
@@ -37,8 +37,11 @@ async function placeIn(
     const { attempts, error } = readLetter(letter)
     return { state: 'dead', attempts, error }
   }
-  if (!event || !compilePattern(match).matches(event.tenant, event.type)) return undefined
+  // On which shelf it would be is not known without it.
+  if (!event) return (await redis.exists(keys.shelves)) === 1 ? { state: 'unknown' } : undefined
+  if (!compilePattern(match).matches(event.tenant, event.type)) return undefined
   const shelf = await redis.lrange(shelfKey(keys, objectOf(event)), 0, -1)
   if (shelf.some((text) => readShelfText(partition, text).seq === seq)) return { state: 'parked' }
-  return { state: seq <= cursor ? 'done' : 'waiting' }
+  if (seq > cursor) return { state: 'waiting' }
+  return { state: seq > (starts[partition] ?? 0) ? 'done' : 'unknown' }
 }

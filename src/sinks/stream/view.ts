@@ -14,7 +14,7 @@ import { runScript } from '../../redis/script.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import { checkKnown } from '../../unknown-name.ts'
 import { createDeadView, type StreamDeadView } from './dead-view.ts'
-import { holdName, positionOf } from './declare.ts'
+import { type Definition, holdName, positionOf, storeDefinition } from './declare.ts'
 import { createParkedView, type ParkedView } from './parked-view.ts'
 import { checkPosition } from './position.ts'
 import { resetScript, resumeScript, shelfKey } from './scripts.ts'
@@ -77,7 +77,7 @@ export interface Known {
   redis: Redis
   namespace: Namespace
   keys: ProcessorKeys
-  definition: { match: Pattern; onPoison: string }
+  definition: Definition
 }
 
 export type Ask = <T>(name: string, ask: (known: Known) => Promise<T>) => Promise<T>
@@ -192,7 +192,7 @@ async function reset(name: string, known: Known, to: ResetTo, hearing: Hearing |
 /** Nobody may run just now, so retention is told here from where on the log is needed, under the owners' new epochs. */
 async function moveTo(
   name: string,
-  { redis, namespace, keys }: Known,
+  { redis, namespace, keys, definition }: Known,
   targets: readonly number[],
   hearing: Hearing,
 ): Promise<void> {
@@ -205,6 +205,7 @@ async function moveTo(
   }))
   const reply = await runScript(redis, resetScript, { keys, positions, nowUs })
   if (reply === 'unknown') throw await notFound(redis, namespace, name)
+  await storeDefinition(redis, namespace, name, { ...definition, starts: targets })
   const { owners } = await inspectGroup(redis, keys, hearing)
   for (const { partition, epoch } of owners)
     await moveHold(redis, namespace, holdName(name), { partition, seq: targets[partition]!, epoch })

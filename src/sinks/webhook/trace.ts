@@ -36,14 +36,23 @@ export function webhookTrace({ source, subscriptions, shards }: WebhookTraceGrou
 }
 
 async function placeIn(shard: Shard, facts: SubscriptionFacts, asked: TracedEvent): Promise<Found | undefined> {
+  const first = await look(shard, facts, asked.id)
+  if (!first || first.found) return first?.found
+  // What was open at the first look and is sealed since was in neither.
+  const again = await look(shard, facts, asked.id)
+  return again && (again.found ?? stateOfMissing(again.seen, facts, asked))
+}
+
+/** Undefined when there is no such webhook any more. */
+async function look(
+  shard: Shard,
+  facts: SubscriptionFacts,
+  id: string,
+): Promise<{ seen: SeenHook; found: Found | undefined } | undefined> {
   const seen = await shard.run(inspectScript, { name: facts.name, most: mostBatches })
   if (!seen) return undefined
-  return (
-    inSealed(seen, asked.id) ??
-    (await inOpen(shard, facts.name, seen, asked.id)) ??
-    (await amongDead(shard, facts, asked.id)) ??
-    stateOfMissing(seen, facts, asked)
-  )
+  const found = inSealed(seen, id) ?? (await inOpen(shard, facts.name, seen, id)) ?? (await amongDead(shard, facts, id))
+  return { seen, found }
 }
 
 function inSealed({ sealed }: SeenHook, id: string): Found | undefined {
@@ -69,10 +78,13 @@ async function amongDead(shard: Shard, facts: SubscriptionFacts, id: string): Pr
 /** What was taken and is not there any more has been delivered, or was dropped. */
 function stateOfMissing(
   { fields, sealed }: SeenHook,
-  { match }: SubscriptionFacts,
+  { match, revision }: SubscriptionFacts,
   { partition, seq, event }: TracedEvent,
 ): Found | undefined {
-  if (!event || !compilePattern(match!).matches(event.tenant, event.type)) return undefined
+  const isMore = sealed.length === mostBatches
+  if (!event) return isMore ? { state: 'unknown' } : undefined
+  if (!compilePattern(match!).matches(event.tenant, event.type)) return undefined
   if (seq > Number(fields[`applied:${partition}`] ?? 0)) return { state: 'pending' }
-  return { state: sealed.length === mostBatches ? 'unknown' : 'done' }
+  // Before it was created, or had this definition, nobody knows whether it wanted it. Revisions are the server's clock, as seqs are.
+  return { state: isMore || seq < Math.max(Number(fields.born), revision) ? 'unknown' : 'done' }
 }
