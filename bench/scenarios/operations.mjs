@@ -8,6 +8,7 @@ import { floors } from '../harness/floors.mjs'
 import { measureGrowth } from '../harness/memory.mjs'
 import { tracked } from '../harness/queue.mjs'
 import { row } from '../harness/report.mjs'
+import { buildWithoutOperations } from '../harness/without-operations.mjs'
 
 const scenario = 'operations'
 const perKey = 10
@@ -25,6 +26,10 @@ export async function run(run) {
     row({
       ...{ ...endToEnd, measure: 'tracked, publish to ack', peer: 'Busbar untracked' },
       ...{ peerValue: value('Busbar untracked'), target: 0.6 },
+    }),
+    row({
+      ...{ scenario, unit: '/s', measure: 'untracked, publish to ack', busbar: value('Busbar untracked') },
+      ...{ peer: 'a build without operations', peerValue: value('Busbar without operations'), target: 0.97 },
     }),
     row({
       ...{ ...endToEnd, measure: 'tracked, publish to ack', peer: 'BullMQ, results kept for a day' },
@@ -55,6 +60,10 @@ const finished = (count) => ({
 function contenders({ plan }) {
   const times = { warmMs: plan.warmMs, measureMs: plan.measureMs }
   const untracked = { name: 'Busbar untracked', workload: 'busbar-queue-end-to-end.mjs', options: times }
+  const without = {
+    ...{ ...untracked, name: 'Busbar without operations' },
+    options: { ...times, build: buildWithoutOperations() },
+  }
   const of = (name, count) => ({
     ...{ name, workload: 'busbar-operations-of.mjs', latency: true, options: { count } },
     fill: finished(count),
@@ -64,10 +73,10 @@ function contenders({ plan }) {
       ...{ name: 'BullMQ kept', workload: 'bullmq-end-to-end.mjs', options: { ...times, isKept: true } },
       floor: floors.bullmqAddAndProcess,
     },
-    untracked,
+    ...[without, untracked, untracked, without],
     { ...untracked, name: 'Busbar tracked', options: { ...times, definition: tracked } },
     { ...untracked, name: 'Busbar tracked', options: { ...times, definition: tracked } },
-    untracked,
+    ...[untracked, without, without, untracked],
     of('Busbar of, among few', few),
     of('Busbar of, among many', plan.manyOperations),
   ]
