@@ -10,6 +10,7 @@
 -- ARGV[3] object  "<tenant>/<key>", '' without key
 --
 -- Replies {'stored', last_seq, prev, before}  before: the partition's last seq before it
+--         {'late'}   a flush with a higher n was here before; nothing written
 --         {'whole'}  there is more to be looked at: publish.lua does it; nothing written
 
 local log, meta, heads, heads_old = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -23,8 +24,10 @@ if not tenant or string.find(record, '\30', 2, true) then return {'whole'} end
 
 local call, count, last_of = 'call:' .. process, 'topic:' .. topic, 'last:' .. topic
 local known = redis.call('HMGET', meta, 'last', 'events', 'bytes', 'headsClosed', count, call, last_of, 'closedUntil')
+local seen = tonumber(known[6] and match(known[6], '^%d+') or n)
+if seen > tonumber(n) then return {'late'} end
 -- Sent before, or the first of its process, which looks after those of others; or Redis is nearly full.
-if known[8] or not known[6] or tonumber(match(known[6], '^%d+')) >= tonumber(n) then return {'whole'} end
+if seen == tonumber(n) or known[8] then return {'whole'} end
 
 local prev = object ~= '' and (redis.call('HGET', heads, object) or known[4] and redis.call('HGET', heads_old, object)) or ''
 local before, time = known[1] or '0', redis.call('TIME')

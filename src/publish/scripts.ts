@@ -84,10 +84,11 @@ export const publishOneScript = defineScript({
   keys: ({ keys }: FlushInput) => [keys.log, keys.meta, keys.heads, keys.headsOld],
   keysFrom: ({ keys }) => keys,
   args: ({ keys, process, n, floor, records, objects }) => [`${process} ${n} ${floor} ${keys.wake}`, records, objects],
-  reply: ([kind, last, prevs, before]: ['stored', string, string, string] | ['whole']): StoredReply | undefined =>
-    kind === 'stored'
-      ? { kind, last: Number(last), prevs: prevs!, exceptions: noExceptions, before: Number(before) }
-      : undefined,
+  reply: (raw: ['stored', string, string, string] | ['late'] | ['whole']): FlushReply | undefined => {
+    if (raw[0] !== 'stored') return raw[0] === 'late' ? { kind: raw[0] } : undefined
+    const [kind, last, prevs, before] = raw
+    return { kind, last: Number(last), prevs, exceptions: noExceptions, before: Number(before) }
+  },
 })
 
 /** A lone plain event by the short way, unless there is more to be looked at. Who repeats it may come by the other one: its n is the same. */
