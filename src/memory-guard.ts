@@ -103,7 +103,10 @@ class MemoryGuard {
   /** Answers in how many ms to look again. */
   async turn(): Promise<number> {
     const { used, limit } = await this.#memory()
-    if (limit === undefined) return lookMs
+    if (limit === undefined) {
+      if (this.#closedAt !== undefined) await this.#open()
+      return lookMs
+    }
     const closing = this.#isAboveTop ? await settled(this.#close()) : undefined
     let isOver = true
     if (used > limit * marks.high) {

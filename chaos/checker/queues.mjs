@@ -52,7 +52,7 @@ export function checkQueues(facts, options) {
   const checks = [
     {
       ...{ what: 'lost', among: events.total, of: 'items of acknowledged events and sends', found: lost.found },
-      note: `${lost.dead} ended as dead letters, ${lost.discarded} of them given up, ${lost.popped} popped; ${lost.undone.length} were a tail that Redis lost`,
+      note: `${lost.dead} ended as dead letters, ${lost.discarded} of them given up, ${lost.popped} popped, ${lost.dropped} dropped for want of memory and counted; ${lost.undone.length} were a tail that Redis lost`,
     },
     { what: 'ghosts', among: history.of('refused').length, of: 'refused publishes', found: findGhosts(history) },
     { what: 'stores with a wrong count', among: stores.looked, of: 'looks at a store', found: stores.found },
@@ -133,13 +133,17 @@ const count = (n) => n.toLocaleString('en-US')
 const sumOf = (list, field) => list.reduce((sum, one) => sum + one[field], 0)
 const add = (map, name) => void map.set(name, (map.get(name) ?? 0) + 1)
 
-/** Each item was acked, popped, given up by a discard, or is a dead letter still; or it was in a tail that Redis lost. */
-function findLost({ of }, { items }, { byQueue }, { restartName }) {
+/**
+ * Each item was acked, popped, given up by a discard, or is a dead letter still; or it was in a tail that Redis lost, or among those that the
+ * store has counted as dropped, because Redis was full.
+ */
+function findLost({ of }, { items }, { byQueue }, { restartName, memoryName }) {
+  const scarce = of('fault').filter(({ fault }) => fault === memoryName)
   const dead = new Set(of('dead').flatMap(({ queue, ids }) => ids.map((id) => `${queue} ${id}`)))
   const restarts = of('fault').filter(({ fault }) => fault === restartName)
   const found = []
   const undone = new Map()
-  let [discarded, popped] = [0, 0]
+  let [discarded, popped, dropped] = [0, 0, 0]
   for (const [queue, ids] of byQueue) {
     const missing = []
     for (const [id, event] of ids) {
@@ -157,14 +161,19 @@ function findLost({ of }, { items }, { byQueue }, { restartName }) {
       lineOf,
       byTime,
     )
+    const couldBeDropped = missing.filter(({ t }) => scarce.some(({ until }) => t <= until))
+    const isOfTail = (event) => isTail(event, restarts, kept.get(lineOf(event)) ?? [])
+    const counted = of('store').findLast((look) => look.queue === queue)?.dropped ?? 0
+    const byMemory = new Set(couldBeDropped.sort((a, b) => isOfTail(a) - isOfTail(b)).slice(0, counted))
+    dropped += byMemory.size
     for (const event of missing) {
-      if (isTail(event, restarts, kept.get(lineOf(event)) ?? []))
-        undone.set(`${queue} ${event.id}`, { queue, t: event.t })
+      if (byMemory.has(event)) continue
+      if (isOfTail(event)) undone.set(`${queue} ${event.id}`, { queue, t: event.t })
       else
         found.push(`${queue}: ${event.id} (${event.tenant ?? 'sent'} ${event.n ?? ''}) was acknowledged and never done`)
     }
   }
-  return { found, dead: dead.size, discarded, popped, undone: [...undone.values()] }
+  return { found, dead: dead.size, discarded, popped, dropped, undone: [...undone.values()] }
 }
 
 const byTime = (a, b) => a.t - b.t

@@ -116,6 +116,19 @@ describe('planted', () => {
     expect(findings([...healthy(), ...middle], 'lost')).toEqual([expect.stringContaining(idOf(5))])
   })
 
+  test('more that is missing than was counted as dropped, or without Redis having been full', () => {
+    const full = { ...restarted(1_500 * ms), fault: 'out of memory' }
+    const counted = (dropped: number) => ({ ...look(2_100 * ms, 6, 6 - dropped), dropped })
+    const missing = [acked(5, 1_400 * ms), acked(6, 1_450 * ms)]
+    expect(findings([...healthy(), ...missing, full, counted(2)], 'lost')).toEqual([])
+    const unseen = healthy().filter(({ kind }) => kind !== 'store')
+    expect(findings([...unseen, ...missing, full, counted(2)], 'wrong count')).toEqual([])
+    expect(findings([...healthy(), ...missing, full, counted(1)], 'lost')).toHaveLength(1)
+    expect(findings([...healthy(), ...missing, counted(2)], 'lost')).toHaveLength(2)
+    const later = [acked(5, 1_400 * ms), acked(6, 1_700 * ms)]
+    expect(findings([...healthy(), ...later, full, counted(2)], 'lost')).toEqual([expect.stringContaining(idOf(6))])
+  })
+
   test('a refused event that was handled', () => {
     const refused = { kind: 'refused', t: 5, type: 'order.paid', tenant: 't1', n: 4, code: 'REDIS_OUT_OF_MEMORY' }
     expect(findings([...healthy(), refused], 'ghosts')).toEqual(['t1 4 was refused, and handled all the same'])
