@@ -98,17 +98,22 @@ function contenders({ plan }) {
   }
   const fanOut = { options: { ...times, queues: fanOutQueues } }
   const idle = { latency: true, options: { events: plan.idleEvents } }
+  const peer = {
+    name: 'BullMQ end to end',
+    workload: 'bullmq-end-to-end.mjs',
+    floor: floors.bullmqAddAndProcess,
+    options: times,
+  }
+  const processing = {
+    name: 'Busbar process',
+    workload: 'busbar-queue-process.mjs',
+    fill: sent('', count),
+    options: { count },
+  }
+  const peerIdle = { ...idle, name: 'BullMQ idle', workload: 'bullmq-idle.mjs', floor: floors.bullmqIdle }
+  const ownIdle = { ...idle, name: 'Busbar idle', workload: 'busbar-queue-idle.mjs' }
   return [
-    {
-      name: 'BullMQ end to end',
-      workload: 'bullmq-end-to-end.mjs',
-      floor: floors.bullmqAddAndProcess,
-      options: times,
-    },
-    alone,
-    withOthers,
-    withOthers,
-    alone,
+    ...[peer, alone, withOthers, withOthers, alone, peer],
     {
       name: 'BullMQ process',
       workload: 'bullmq-process.mjs',
@@ -116,6 +121,7 @@ function contenders({ plan }) {
       floor: floors.bullmqProcess,
       options: { count },
     },
+    processing,
     {
       name: 'groupmq process',
       workload: 'groupmq-process.mjs',
@@ -123,6 +129,7 @@ function contenders({ plan }) {
       floor: floors.groupmqProcess,
       options: { count },
     },
+    processing,
     {
       name: 'bee-queue process',
       workload: 'bee-queue-process.mjs',
@@ -130,11 +137,9 @@ function contenders({ plan }) {
       floor: floors.beeProcess,
       options: { count },
     },
-    { name: 'Busbar process', workload: 'busbar-queue-process.mjs', fill: sent('', count), options: { count } },
     claiming('Busbar claim, few lanes', few),
     claiming('Busbar claim, many lanes', { tenants: plan.manyLanes, count: plan.manyLanes * itemsPerLane }),
-    { ...idle, name: 'BullMQ idle', workload: 'bullmq-idle.mjs', floor: floors.bullmqIdle },
-    { ...idle, name: 'Busbar idle', workload: 'busbar-queue-idle.mjs' },
+    ...[peerIdle, ownIdle, ownIdle, peerIdle],
     { ...fanOut, name: 'BullMQ fan-out', workload: 'bullmq-fan-out.mjs', floor: floors.bullmqFanOut },
     { ...fanOut, name: 'Busbar fan-out', workload: 'busbar-fan-out.mjs' },
   ]
