@@ -246,7 +246,7 @@ export const errorTable = {
   OPERATION_CANCELLED: row(409, false, (e: { id: string }) => `Operation ${e.id} was cancelled. Stop working on it.`),
   TRIGGER_NOT_FOUND: row(404, false, (e: { name?: string; meant?: string | undefined }) =>
     e.name === undefined
-      ? 'There is no such trigger: its secret was replaced, or it was removed.'
+      ? 'There is no such trigger: its secret was replaced, it was removed, or it is of another namespace than this server serves.'
       : `There is no trigger ${e.name}.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar triggers\` lists those there are.`,
   ),
   TRIGGER_DISABLED: row(

@@ -241,7 +241,10 @@ describe('acting', () => {
     const { put, flags, server } = await place()
     await put()
     const refused = await callCli(['webhooks', 'test', 'erp', ...flags])
-    expect(refused).toMatchObject({ code: 1, stdout: 'erp did not answer: refused: it is not https\n' })
+    expect(refused).toMatchObject({
+      code: 1,
+      stdout: 'erp was not asked: this process may not post there, it is not https\n',
+    })
     expect(refused.stderr).toContain('--webhooks-development allows this machine')
     expect(server.received).toEqual([])
   })

@@ -189,7 +189,11 @@ async function checkTrigger({ subscriptions }: TriggersGround, name: string, opt
     throw invalid('name', name, 'must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit')
   const found = await subscriptions.find(String(queue))
   if (found?.kind !== 'queue' || found.options.track !== true)
-    throw invalid('queue', queue, 'must be a queue with track: true: what a trigger starts can be followed to its end')
+    throw invalid(
+      'queue',
+      queue,
+      'must be a queue that is there and tracked, all of it and not failures alone: what a trigger starts can be followed to its end',
+    )
   const its = {
     queue,
     tenant: checkTenant(tenant),

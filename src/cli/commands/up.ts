@@ -1,7 +1,7 @@
 /**
  * `busbar up`: everything that one process can run.
  *
- *   starting   Redis is reached, the bus runs, the door opens; what the log has to say waits, unless it is a warning
+ *   starting   Redis is reached, the door opens, the bus runs; what the log has to say waits, unless it is a warning
  *   running    what runs, and where, has been said; log lines follow
  *   stopping   asked to end: the door answers what it has begun, then the bus closes
  */
@@ -53,14 +53,20 @@ async function up(session: Session) {
 async function start(session: Session, bus: CliBus, log: HeldLog) {
   const { config } = session
   await reachRedis(bus)
-  // The door must have finished before the bus closes.
-  await bus.run({ signals: false, role: 'server' })
   // Loaded only here: the door's libraries take longer than most other commands as a whole.
   const [{ openDoor }, { loadRootToken }] = await Promise.all([
     import('../../http/server.ts'),
     import('../../http/token.ts'),
   ])
+  // First of all: one that is refused for its port must not have routed, led or posted anything.
   const door = await openDoor({ bus, ...config.http, rootToken: await loadRootToken(config.dataDir) })
+  try {
+    // The door must have finished before the bus closes.
+    await bus.run({ signals: false, role: 'server' })
+  } catch (error) {
+    await door.close({ timeoutMs: 0 })
+    throw error
+  }
   return { door, running: describeRunning(session, log, door) }
 }
 

@@ -149,6 +149,9 @@ function stakeOf({ name, backlog, letters }: WebhookFacts): string | undefined {
   return `${name} has ${countOf(backlog, 'event')} waiting and ${countOf(letters, 'batch', 'batches')} given up.`
 }
 
+/** What the guard has kept from being posted. */
+const refusedStart = 'refused: '
+
 async function testWebhook(session: Session, name: string) {
   const { out, withBus } = session
   const tested = await withBus((bus) => bus.webhooks.test(name))
@@ -157,8 +160,12 @@ async function testWebhook(session: Session, name: string) {
   else {
     const said = excerpt === undefined ? '' : `: ${printable(excerpt)}`
     const answered = `${name} answered ${answerText(tested)} within ${countText(tookMs)} ms${said}`
-    await out.print(problem === undefined ? answered : `${name} did not answer: ${printable(problem)}`)
-    if (problem?.startsWith('refused: ')) sayWhereTo(session)
+    const isRefused = problem?.startsWith(refusedStart)
+    const unanswered = isRefused
+      ? `${name} was not asked: this process may not post there, ${printable(problem!.slice(refusedStart.length))}`
+      : `${name} did not answer: ${printable(problem ?? '')}`
+    await out.print(problem === undefined ? answered : unanswered)
+    if (isRefused) sayWhereTo(session)
   }
   return ok ? exitCodes.ok : exitCodes.failed
 }
