@@ -202,7 +202,7 @@ describe('a trigger', () => {
     await bus.queues.put('failing', { track: 'failures' })
     const refused = await send('POST', '/v1/triggers', { name: 'resync', queue: 'failing' })
     expect([refused.status, refused.json.code]).toEqual([400, 'PARAMETER_INVALID'])
-    expect(refused.text).toContain('track: true')
+    expect(refused.text).toContain('all of it and not failures alone')
   })
 
   test('[O14] its status URL opens without a token, and shows that operation and nothing else', async () => {

@@ -69,8 +69,11 @@ async function meetSilence() {
 }
 
 const contents = ({ redis, namespace }: FaultyPlace) => contentsOf(redis, namespace)
+/** A copy that came before its script was known has done nothing. */
 const kindsOf = (copies: readonly { reply: unknown }[]) =>
-  [...new Set(copies.map(({ reply }) => (Array.isArray(reply) ? reply[0] : String(reply))))].sort()
+  [...new Set(copies.map(({ reply }) => (Array.isArray(reply) ? reply[0] : String(reply))))]
+    .filter((kind) => !kind.includes('NOSCRIPT'))
+    .sort()
 
 describe('one publish', () => {
   const ways: [string, number, (bus: Bus) => Promise<unknown>][] = [
