@@ -1,6 +1,6 @@
 /**
  * Tracked queues under kills at every step: workers and routers are killed by the hundred and paused past their leases, every script's requests
- * and replies are lost and doubled, Redis is restarted. All the while anyone asks where an operation is. In the end each has the end that its
+ * and replies are lost and doubled, Redis forgets its scripts and cuts everyone off. All the while anyone asks where an operation is. In the end each has the end that its
  * item has, was counted once, and stands in the index of its object.
  */
 import { checkOperations } from '../checker/operations.mjs'
