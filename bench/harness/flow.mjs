@@ -34,7 +34,7 @@ export async function measureEndToEnd({ once, publish, left, warmMs, measureMs }
     await nothingLeft(left)
   }
   const { perSecond, count } = await measureFlow({ publish, through, warmMs, measureMs })
-  return { perSecond, problems: once.problems(count) }
+  return { perSecond, count, problems: once.problems(count) }
 }
 
 /** How fast `count` waiting events are handled and acknowledged, from `start` on. Nobody is warmed up. */

@@ -79,6 +79,8 @@ export interface Settlement {
   token: string
   id: string
   outcome: Outcome
+  /** How many its lease was given: when all of them are done at once, none has to be named. */
+  of?: number | undefined
 }
 
 /** Places in `settlements` of those that were not held under their tokens any more. */
@@ -91,10 +93,14 @@ function settleWords(settlements: readonly Settlement[]): WrittenArgs {
   let count = 2
   for (let from = 0; from < settlements.length; ) {
     const till = endOfGroup(settlements, from)
-    const { token, outcome } = settlements[from]!
-    text += writeArg(token) + writeArg(outcome.kind) + writeArg(till - from)
-    for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
-    count += 3 + (till - from) * wordsOf[outcome.kind]
+    const { token, outcome, of } = settlements[from]!
+    const isWhole = outcome.kind === 'ack' && of === till - from
+    text += writeArg(token) + writeArg(isWhole ? 'all' : outcome.kind) + writeArg(till - from)
+    count += 3
+    if (!isWhole) {
+      for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
+      count += (till - from) * wordsOf[outcome.kind]
+    }
     groups += 1
     from = till
   }

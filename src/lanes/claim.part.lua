@@ -25,11 +25,9 @@ function acts.claim()
   local expired_reason = 'it expired before anybody had claimed it'
   local written_now = format('%.0f', now)
 
-  -- Of one claim: how many more pieces may be brought back; how many were; what is given; its lease as it will be written; what is to be removed;
-  -- how many items have left their lanes, with how many bytes; the lanes of those that are taken for good.
-  local pieces, brought_back, given, count_of_given, lease_pieces, removed, taken, taken_bytes, lanes_of_taken
-  -- Their ids, of a tracked queue.
-  local ids_given
+  -- Of one claim: how many more pieces may be brought back; how many were; what is given, its ids, where it lies and, of an ordered queue, its
+  -- keys; what is to be removed; how many items have left their lanes, with how many bytes; the lanes of those that are taken for good.
+  local pieces, brought_back, given, count_of_given, ids_given, fields_given, keys_given, removed, taken, taken_bytes, lanes_of_taken
   local takes_for_good
   -- Keys of items that are gone, or dead letters, and their lanes: others of their objects may be next.
   local gone, lanes_of_gone
@@ -114,15 +112,11 @@ function acts.claim()
 
   local function give(lane, id, item, field)
     if limits then pace_lane(lane) end
-    count_of_given = count_of_given + 1
-    if track then ids_given[count_of_given] = id end
-    given[5 + count_of_given] = item
+    local n = count_of_given + 1
+    count_of_given, given[5 + n], ids_given[n], fields_given[n] = n, item, id, field
     held_of[lane] = held_of[lane] + 1
-    if takes_for_good then
-      lanes_of_taken[count_of_given], removed[#removed + 1] = lane, field
-    else
-      lease_pieces[2 * count_of_given], lease_pieces[2 * count_of_given + 1] = id, is_ordered and held_at(field, key_of(item)) or field
-    end
+    if is_ordered then keys_given[n] = key_of(item) end
+    if takes_for_good then lanes_of_taken[n], removed[#removed + 1] = lane, field end
   end
 
   -- The places of the lane's items with a priority above 0, or below it, as far as they are asked for, which are not ranked any more.
@@ -188,36 +182,42 @@ function acts.claim()
     end
   end
 
-  -- Where the planned items are if they are the ones at the heads of their lanes, and whether they are.
+  -- Where the planned items are if they are the ones at the heads of their lanes; nil when some have a priority.
   local function planned_fields(order)
-    local fields, ahead = {}, {}
+    local fields, next_of = {}, {}
     for i = 1, #order do
       local lane = order[i]
-      if ranked_of[lane] > 0 then return fields, false end
-      local behind = ahead[lane] or 0
-      fields[i], ahead[lane] = place_field(name_of[lane], head_of[lane] + behind), behind + 1
+      local place = next_of[lane]
+      if not place then
+        if ranked_of[lane] > 0 then return nil end
+        place = head_of[lane]
+      end
+      fields[i], next_of[lane] = place_field(name_of[lane], place), place + 1
     end
-    return fields, true
+    return fields, next_of
   end
 
   -- The planned items with one look for all lanes, unless some have a priority, or may have expired: answers whether that was all.
   local function give_at_heads(order)
-    local fields, are_plain = planned_fields(order)
-    if not are_plain then return false end
+    local fields, next_of = planned_fields(order)
+    if not fields then return false end
     local found, ids = redis.call('HMGET', items_at, unpack(fields)), {}
     for i = 1, #order do
-      local at = find(found[i], ' ', 1, true)
+      local item = found[i]
+      local at = find(item, ' ', 1, true)
       -- No time begins with a 0, but for none.
-      if byte(found[i], at + 1) ~= 48 then return false end
-      ids[i] = sub(found[i], 1, at - 1)
+      if byte(item, at + 1) ~= 48 then return false end
+      ids[i] = sub(item, 1, at - 1)
     end
     if track and track.wants_any_cancelled(ids) then return false end
+    for lane, place in pairs(next_of) do head_of[lane] = place end
+    local bytes, bytes_of = 0, bytes_of
     for i = 1, #order do
-      local lane, size = order[i], #found[i]
-      head_of[lane], bytes_of[lane], taken_bytes = head_of[lane] + 1, bytes_of[lane] - size, taken_bytes + size
-      give(lane, ids[i], found[i], fields[i])
+      local lane, item = order[i], found[i]
+      bytes_of[lane], bytes = bytes_of[lane] - #item, bytes + #item
+      give(lane, ids[i], item, fields[i])
     end
-    taken = taken + #order
+    taken, taken_bytes = taken + #order, taken_bytes + bytes
     return true
   end
 
@@ -227,19 +227,19 @@ function acts.claim()
       local lane = lanes_of_taken[i]
       held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
       enters(lane)
-      if is_ordered then goes(lane, key_of(given[5 + i])) end
+      if is_ordered then goes(lane, keys_given[i]) end
     end
     count('out', count_of_given)
   end
 
   -- Leases what is given, or lets it go for good.
-  local function hold_given(token, lease_ms)
+  local function hold_given(token, lease_ms, holder)
     remove_items(removed)
     count('waiting', -taken)
     count('bytes', -taken_bytes)
     if takes_for_good then return let_go() end
     if count_of_given == 0 then return end
-    redis.call('SET', held_prefix .. token, table.concat(lease_pieces, ' '))
+    redis.call('SET', held_prefix .. token, lease_text(holder, fields_given, ids_given, keys_given))
     redis.call('ZADD', leases, now + lease_ms, token)
     count('held', count_of_given)
   end
@@ -291,8 +291,8 @@ function acts.claim()
     if lease then return again(lease, lease_ms), after, 0 end
 
     pieces, brought_back, given, count_of_given, removed, taken, taken_bytes = 100, 0, {'claimed', revision, written_now, 0, -1}, 0, {}, 0, 0
-    gone, lanes_of_gone, lanes_of_taken, ids_given = {}, {}, {}, {}
-    takes_for_good, lease_pieces = token == '', {worker .. ' ' .. start .. ' ' .. written_now}
+    gone, lanes_of_gone, lanes_of_taken, ids_given, fields_given, keys_given = {}, {}, {}, {}, {}, {}
+    takes_for_good = token == ''
     local first = bring_back()
     local is_more = pieces <= 0
     pieces = 100
@@ -301,7 +301,7 @@ function acts.claim()
     give_turns(most)
     -- Who has drained, or holds what it may, is out of line, whatever ends now.
     if takes_for_good or #gone > 0 then line_lanes_up() end
-    hold_given(token, lease_ms)
+    hold_given(token, lease_ms, worker .. ' ' .. start .. ' ' .. written_now)
     if track then is_more = track_given(n, worker, token) or is_more end
     if limits then
       local more_at = pace_store(count_of_given)

@@ -33,7 +33,7 @@ for _, token in ipairs(redis.call('ZRANGE', leases, 0, -1)) do
       if track and track.wants_cancelled(lease.ids[i]) then
         redis.call('HDEL', items_at, lease.fields[i])
         track.gives_away(lane, lease.ids[i])
-        gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = lease.keys[i] or no_key, lane
+        gone[#gone + 1], lanes_of_gone[#lanes_of_gone + 1] = is_ordered and lease.keys[i] or no_key, lane
       else
         if track then track.returns(lease.ids[i]) end
         back[#back + 1] = {id = lease.ids[i], field = lease.fields[i], name = lease.names[i], item = item}

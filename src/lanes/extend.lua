@@ -16,11 +16,11 @@ local token, id, ms, own_token = ARGV[6], ARGV[7], tonumber(ARGV[8]), ARGV[9]
 if not revision then return {'gone'} end
 
 local lease = read_lease(token)
-local i = lease and lease.place_in[id]
+local i = lease and place_in(lease, id)
 if not i then
   -- Sent again because its answer was lost.
   lease = read_lease(own_token)
-  i = lease and lease.place_in[id]
+  i = lease and place_in(lease, id)
 end
 if not i then return {'stale'} end
 local field, name = lease.fields[i], lease.names[i]
@@ -29,7 +29,7 @@ if ms > 0 then
   if lease.token ~= own_token then
     release(lease, i)
     write_lease(lease)
-    redis.call('SET', held_prefix .. own_token, lease.holder .. ' ' .. id .. ' ' .. held_at(field, lease.keys[i]))
+    redis.call('SET', held_prefix .. own_token, lease_text(lease.holder, {field}, {id}, {is_ordered and lease.keys[i]}))
     if track then
       track.holds(id, own_token)
       track.save()

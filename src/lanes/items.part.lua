@@ -182,31 +182,40 @@ local function drop_letters(bytes, most, items_in)
   return said
 end
 
--- A lease as it is stored: who holds it since when, and its items in the order in which they were given; nil when there is none.
+-- A lease as it is stored: who holds it since when, where its items lie, in the order in which they were given, and the names of their
+-- lanes; nil when there is none.
 local function read_lease(token)
   local text = redis.call('GET', held_prefix .. token)
   if not text then return nil end
-  local holder, claimed, at = match(text, '^(%S+ %S+ (%d+))()')
-  local lease, size = {token = token, holder = holder, claimed = claimed}, 0
-  local ids, fields, names, keys, place_in = {}, {}, {}, {}, {}
-  local held = is_ordered and '^ (%S+) ((%S+) ......)() %%(%S*)()' or '^ (%S+) ((%S+) ......)()'
-  while true do
-    local id, field, name, after, key, after_key = match(text, held, at)
-    if not id then break end
-    size, at = size + 1, after_key or after
-    ids[size], fields[size], names[size], place_in[id] = id, field, name, size
-    if key then keys[size] = key end
-  end
-  lease.size, lease.left, lease.ids, lease.fields, lease.names, lease.keys, lease.place_in = size, size, ids, fields, names, keys, place_in
-  return lease
+  local holder, claimed, at = match(text, '^(%S+ %S+ (%d+)) ?()')
+  local _, fields, ids, keys = cmsgpack.unpack_limit(text, 3, at - 1)
+  -- One that holds nothing is spoiled, and for fsck.
+  fields, ids = fields or {}, ids or {}
+  local names, size = {}, #fields
+  -- Behind a name are a space and six bytes.
+  for i = 1, size do names[i] = sub(fields[i], 1, -8) end
+  return {token = token, holder = holder, claimed = claimed, size = size, left = size, fields = fields, names = names, ids = ids, keys = keys}
 end
 
--- Where an item lies, and its key, as a lease says it.
-local function held_at(field, key) return is_ordered and field .. ' %' .. key or field end
+-- The place in the lease of the item with this id; nil when it is not held under it.
+local function place_in(lease, id)
+  if not lease.places then
+    lease.places = {}
+    for i = 1, lease.size do
+      if lease.ids[i] then lease.places[lease.ids[i]] = i end
+    end
+  end
+  return lease.places[id]
+end
 
 -- The item at this place of the lease is not held under it any more.
 local function release(lease, i)
-  lease.place_in[lease.ids[i]], lease.ids[i], lease.left = nil, false, lease.left - 1
+  if lease.places then lease.places[lease.ids[i]] = nil end
+  lease.ids[i], lease.left = false, lease.left - 1
+end
+
+local function lease_text(holder, fields, ids, keys)
+  return holder .. ' ' .. (is_ordered and cmsgpack.pack(fields, ids, keys) or cmsgpack.pack(fields, ids))
 end
 
 -- As it is after releases.
@@ -216,11 +225,15 @@ local function write_lease(lease)
     redis.call('ZREM', leases, lease.token)
     return
   end
-  local pieces = {lease.holder}
+  local fields, ids, keys, left = {}, {}, {}, 0
   for i = 1, lease.size do
-    if lease.ids[i] then pieces[#pieces + 1], pieces[#pieces + 2] = lease.ids[i], held_at(lease.fields[i], lease.keys[i]) end
+    if lease.ids[i] then
+      left = left + 1
+      fields[left], ids[left] = lease.fields[i], lease.ids[i]
+      if is_ordered then keys[left] = lease.keys[i] end
+    end
   end
-  redis.call('SET', held_prefix .. lease.token, table.concat(pieces, ' '))
+  redis.call('SET', held_prefix .. lease.token, lease_text(lease.holder, fields, ids, keys))
 end
 
 -- Of any number.

@@ -7,6 +7,7 @@
 --
 -- `already`: how many this claim has given before. Answers the lanes in order, their credit before, and those that have to leave the line
 -- first, for their rate is used up: then there may be more to give.
+local min = math.min
 local function plan(wanted, already)
   local order, had_credit, spent, ordered = {}, {}, {}, 0
   local most_held, passed_at_most = share_limits(already + wanted)
@@ -19,17 +20,43 @@ local function plan(wanted, already)
     if credit_of[line[i]] > 0 then had_credit[line[i]] = credit_of[line[i]] end
   end
 
+  -- Without limits a lane gives what it has, up to its weight.
+  local function serve_freely()
+    local at, in_line, served = 1, #line, 0
+    local line, planned, weight_of, credit_of = line, planned, weight_of, credit_of
+    while served < wanted and at <= in_line do
+      local lane = line[at]
+      local before, credit = planned[lane], credit_of[lane]
+      local has, turn = tail_of[lane] - head_of[lane] + ranked_of[lane] - before, credit > 0 and credit or weight_of[lane]
+      local given = min(turn, has, wanted - served)
+      for i = served + 1, served + given do order[i] = lane end
+      served, planned[lane] = served + given, before + given
+      if given < turn and given < has then
+        credit_of[lane] = turn - given
+      else
+        last_turn = last_turn + 1
+        turn_of[lane] = last_turn
+        if credit > 0 then credit_of[lane] = 0 end
+        if given < has then
+          in_line = in_line + 1
+          line[in_line] = lane
+        end
+      end
+      at = at + 1
+    end
+  end
+
   -- Answers the lanes that were passed over.
   local function serve_by_turns()
     local at, in_line, passed = 1, #line, {}
     while ordered < wanted and at <= in_line do
       local lane = line[at]
-      local is_out = limits and planned[lane] == 0 and is_spent(lane)
+      local is_out = planned[lane] == 0 and is_spent(lane)
       if is_out then spent[#spent + 1] = lane end
       local has = tail_of[lane] - head_of[lane] + ranked_of[lane] - planned[lane]
-      local most = limits and math.min(has, may_give(lane), most_held - held_of[lane] - planned[lane]) or has
+      local most = min(has, may_give(lane), most_held - held_of[lane] - planned[lane])
       local turn = credit_of[lane] > 0 and credit_of[lane] or weight_of[lane]
-      local given = math.min(turn, most, wanted - ordered)
+      local given = min(turn, most, wanted - ordered)
       if given > 0 then
         for i = ordered + 1, ordered + given do order[i] = lane end
         ordered = ordered + given
@@ -44,7 +71,7 @@ local function plan(wanted, already)
           end
         end
       end
-      if limits and not is_out and given < math.min(turn, has, wanted - ordered + given) then passed[#passed + 1] = lane end
+      if not is_out and given < min(turn, has, wanted - ordered + given) then passed[#passed + 1] = lane end
       at = at + 1
     end
     return passed
@@ -80,7 +107,11 @@ local function plan(wanted, already)
     end
   end
 
-  local passed = serve_by_turns()
-  if passed_at_most > 0 and #spent == 0 then serve_least(passed) end
+  if limits then
+    local passed = serve_by_turns()
+    if passed_at_most > 0 and #spent == 0 then serve_least(passed) end
+  else
+    serve_freely()
+  end
   return order, had_credit, spent
 end

@@ -26,7 +26,7 @@ export interface LaneRecord {
   paced: number
 }
 
-/** In this order, as doubles; then a sign: a plus, and the rest is there, or dashes, and all of it is 0. */
+/** A sign, then these in this order, of six bytes each; if it was a plus, the rest follows as doubles, else all of it is 0. */
 const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'left']
 const rest: readonly (keyof LaneRecord)[] = [
   'ranked',
@@ -38,13 +38,14 @@ const rest: readonly (keyof LaneRecord)[] = [
   'behind',
   'paced',
 ]
-const restAt = 8 * first.length + 1
+const numberBytes = 6
+const restAt = 1 + numberBytes * first.length
 const hasRest = '+'.charCodeAt(0)
 
 export function readRecord(packed: Buffer): LaneRecord {
-  const isThere = packed[restAt - 1] === hasRest
+  const isThere = packed[0] === hasRest
   const numbers = [
-    ...first.map((name, i) => [name, packed.readDoubleLE(8 * i)]),
+    ...first.map((name, i) => [name, packed.readUIntLE(1 + numberBytes * i, numberBytes)]),
     ...rest.map((name, i) => [name, isThere ? packed.readDoubleLE(restAt + 8 * i) : 0]),
   ]
   return Object.fromEntries(numbers) as unknown as LaneRecord
@@ -58,6 +59,8 @@ export const enteredIn = (record: LaneRecord): number =>
 export const waitingIn = ({ head, tail, ranked }: LaneRecord): number => tail - head + ranked
 
 const placeBytes = 6
+/** Names of workers are short. */
+const mostHead = 600
 
 /** Under which a lane's waiting item lies. */
 export function placeField(lane: string, place: number): Buffer {
@@ -74,15 +77,33 @@ export interface LeaseRecord {
   items: { id: string; lane: string; field: Buffer }[]
 }
 
-/** Places are bytes of any value, so characters are taken for bytes. */
+/** Two lists of texts in MessagePack follow the words: fields, which are bytes of any value, and ids. */
 export function readLease(packed: Buffer): LeaseRecord {
-  const text = packed.toString('latin1')
-  const [head, worker, start, claimed] = /^(\S+) (\S+) (\d+)/.exec(text)!
-  const items = [...text.slice(head.length).matchAll(/ (\S+) ((\S+) [\s\S]{6})(?: %\S*)?/gy)]
+  const [head, worker, start, claimed] = /^(\S+) (\S+) (\d+) /.exec(packed.toString('latin1', 0, mostHead))!
+  const fields = readTexts(packed, Buffer.byteLength(head, 'latin1'))
+  const ids = readTexts(packed, fields.end)
   return {
     ...{ worker: worker!, start: start!, claimedMs: Number(claimed) },
-    items: items.map(([, id, field, lane]) => ({ id: id!, lane: lane!, field: Buffer.from(field!, 'latin1') })),
+    items: fields.texts.map((field, i) => ({
+      ...{ id: String(ids.texts[i]), lane: field.toString('utf8', 0, field.length - 1 - placeBytes), field },
+    })),
   }
+}
+
+/** Of a list in MessagePack, as Redis writes it, whose items are texts of less than 64 kB. */
+function readTexts(packed: Buffer, at: number): { texts: Buffer[]; end: number } {
+  const kind = packed[at]!
+  const [size, from] = kind === 0xdc ? [packed.readUInt16BE(at + 1), at + 3] : [kind & 0x0f, at + 1]
+  const texts: Buffer[] = []
+  let end = from
+  for (let i = 0; i < size; i += 1) {
+    const mark = packed[end]!
+    const start = end + (mark === 0xda ? 3 : mark === 0xd9 ? 2 : 1)
+    const length = mark === 0xda ? packed.readUInt16BE(end + 1) : mark === 0xd9 ? packed[end + 1]! : mark & 0x1f
+    end = start + length
+    texts.push(packed.subarray(start, end))
+  }
+  return { texts, end }
 }
 
 /** Before a lane's name where it stands among what waits for a time; no item's id begins with it. */

@@ -2,7 +2,8 @@
 --
 -- Words  groups  how many follow, each: token, outcome, how many, then the items' ids with what the outcome needs:
 --                'ack'                    done: id
---                'done'                   the same of a tracked queue: id, output
+--                'all'                    so many, all that the lease holds, are done: nothing more
+--                'done'                   of a tracked queue: id, output
 --                'back'                   never begun, goes to the head of its lane with one attempt less: id
 --                'retry'                  id, ms from now, reason; after its last attempt it is a dead letter
 --                'dead'                   id, reason
@@ -15,7 +16,7 @@
 local acts, argv = {}, ARGV
 
 function acts.settle()
-  local words_of = {ack = 1, done = 2, back = 1, retry = 3, dead = 2, throttle = 2}
+  local words_of = {all = 0, ack = 1, done = 2, back = 1, retry = 3, dead = 2, throttle = 2}
 
   -- Keys of items that are gone, or dead letters, and their lanes: others of their objects may be next.
   local gone, lanes_of_gone
@@ -78,7 +79,7 @@ function acts.settle()
     local said_at, of_lease, names, found = {}, {}, {}, 0
     for n = 1, size do
       local first = at + (n - 1) * step
-      local i = lease and lease.place_in[argv[first]]
+      local i = lease and place_in(lease, argv[first])
       if i then
         found = found + 1
         said_at[found], of_lease[found], names[found] = first, i, lease.names[i]
@@ -90,9 +91,36 @@ function acts.settle()
     return said_at, of_lease, names
   end
 
+  -- All of a lease is done. One that holds less has lapsed: what is left of it is about to be given again. Answers how many wait at once.
+  local function settle_whole(lease, size, place, stale)
+    if not lease or lease.size ~= size or lease.left ~= size then
+      for n = 1, size do stale[#stale + 1] = place + n end
+      return 0
+    end
+    local names, ids, keys = lease.names, lease.ids, lease.keys
+    load_all(names)
+    if track then track.load(ids) end
+    for i = 1, size do
+      local lane = loaded[names[i]]
+      held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
+      if limits and gives(lane) then enters(lane) end
+      if track then
+        track.unmark(ids[i])
+        track.succeeds(ids[i], false)
+      end
+      if is_ordered then goes(lane, keys[i]) end
+    end
+    lease.ids, lease.places, lease.left = {}, {}, 0
+    remove_items(lease.fields)
+    count('out', size)
+    count('held', -size)
+    return limits and size or 0
+  end
+
   -- Answers where the next group is, and how many items wait at once.
   local function settle_group(at, place, stale, back)
     local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
+    if outcome == 'all' then return at + 3, place + size, settle_whole(lease, size, place, stale) end
     local step, done, ready = words_of[outcome], {}, 0
     local is_done = outcome == 'ack' or outcome == 'done'
     local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)

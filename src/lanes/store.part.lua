@@ -21,8 +21,8 @@
 -- KEYS[14] parked      hash  lane .. ' ' .. key -> "<ms>\30<reason>\30<item>"
 -- ARGV[1] now            ms; '' means the server's clock (tests pass a number)
 -- ARGV[2] ranked_prefix  .. lane: zset, its waiting items with a priority -> place
--- ARGV[3] held_prefix   .. token: "<worker> <start> <claimed ms>", then for each item that it holds " <id> <lane> <place>";
---                        of an ordered queue " %<key>" follows, or " %"
+-- ARGV[3] held_prefix   .. token: "<worker> <start> <claimed ms> ", then lists in MessagePack: where the items that it holds lie in
+--                        items_at, their ids and, of an ordered queue, their keys
 -- ARGV[4] wake           channel on which the idle hear their names
 -- ARGV[5] asked          fields of the store that this script asks for besides, with spaces between them
 --
@@ -34,13 +34,14 @@
 
 local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, asked = tonumber(ARGV[1]), ARGV[5]
-local format, sub, byte = string.format, string.sub, string.byte
+local format, sub, byte, pack = string.format, string.sub, string.byte, struct.pack
 
--- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked, behind and paced, or
--- dashes: mostly they are all 0. So many dashes that it has more than 64 bytes: a hash with such a value is a table from its first
--- field on, and its cost does not grow with its lanes.
-local record_format, rest_format, plain_format = '<ddddd', '<dddddddd', '<dddddc25'
-local rest_at, plain_bytes, record_bytes = 41, 65, 105
+-- A lane's record: a sign, head, tail, bytes, held, left; then, if the sign is a '+', ranked, later, dead, not_before, credit, parked, behind and
+-- paced, else dashes: mostly they are all 0. So many dashes that it has more than 64 bytes: a hash with such a value is a table from its
+-- first field on, and its cost does not grow with its lanes. Lua knows texts by every third byte of one so long, counted from its end: of
+-- these numbers the lowest bytes are among them. Otherwise the records of all lanes would look alike to it, and it would compare them.
+local record_format, rest_format, plain_format = '<I6I6I6I6I6', '<dddddddd', '<c1I6I6I6I6I6c34'
+local sign_of_rest, rest_at, plain_bytes, record_bytes = 43, 32, 65, 95
 
 if not now then
   local time = redis.call('TIME')
@@ -72,9 +73,9 @@ local last_turn = turn_before
 local dead_bytes = tonumber(known[asked_at] or 0)
 
 local long_name = string.rep('-', 65)
-local no_rest = string.rep('-', plain_bytes - rest_at + 1)
+local no_rest = string.rep('-', 34)
 -- Places of a new lane begin in the middle: there is room before them for what is put back.
-local no_record = struct.pack(plain_format, 2 ^ 40, 2 ^ 40, 0, 0, 0, no_rest)
+local no_record = pack(plain_format, '-', 2 ^ 40, 2 ^ 40, 0, 0, 0, no_rest)
 
 -- A lane is a number here, and what is known of it lies in these lists: a table for each would cost as much as all else.
 local lane_count, loaded, counted = 0, {}, {}
@@ -100,16 +101,17 @@ end
 
 local function load_lane(name, record, weight)
   local lane = lane_count + 1
-  lane_count, loaded[name] = lane, lane
-  name_of[lane], weight_of[lane], turn_of[lane] = name, weight, false
-  head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane] = struct.unpack(record_format, record)
-  if byte(record, rest_at) == 43 then
+  local head, tail, bytes, held, left = struct.unpack(record_format, record, 2)
+  lane_count, loaded[name], name_of[lane], weight_of[lane] = lane, lane, name, weight
+  head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane] = head, tail, bytes, held, left
+  if byte(record) == sign_of_rest then
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane],
-      paced_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
+      paced_of[lane] = struct.unpack(rest_format, record, rest_at)
+    gave[lane] = gives(lane)
   else
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
+    gave[lane] = tail > head and weight > 0 and held < cap_of_lane
   end
-  gave[lane] = gives(lane)
 end
 
 -- At most 1,000 names.
@@ -136,7 +138,7 @@ local function lane_of(name)
 end
 
 -- Packed, because writing a number takes Lua longer than all else that an item costs.
-local function place_field(name, place) return name .. ' ' .. struct.pack('>I6', place) end
+local function place_field(name, place) return name .. ' ' .. pack('>I6', place) end
 
 local function next_turn()
   last_turn = last_turn + 1
@@ -179,17 +181,18 @@ end
 -- Puts the touched lanes that can give now in line, in the order in which something came to them, and takes the others out.
 local function line_lanes_up()
   local numbers, count_of_numbers, out = {}, 0, {}
+  local gave, turn_of, head_of, tail_of, cap = gave, turn_of, head_of, tail_of, cap_of_lane
   for lane = 1, lane_count do
-    local turn = turn_of[lane]
-    if gives(lane) then
-      if not (turn or gave[lane]) then turn = next_turn() end
+    local turn, did_give = turn_of[lane], gave[lane]
+    if tail_of[lane] - head_of[lane] + ranked_of[lane] > 0 and weight_of[lane] > 0 and not_before[lane] == 0 and held_of[lane] < cap then
+      if not (turn or did_give) then turn = next_turn() end
       if turn then
         numbers[count_of_numbers + 1], numbers[count_of_numbers + 2] = turn_text(turn), name_of[lane]
         count_of_numbers = count_of_numbers + 2
       end
-      gave[lane] = true
+      if not did_give then gave[lane] = true end
     else
-      if gave[lane] then out[#out + 1] = name_of[lane] end
+      if did_give then out[#out + 1] = name_of[lane] end
       gave[lane], credit_of[lane] = false, 0
     end
     if turn then turn_of[lane] = false end
@@ -222,24 +225,23 @@ local function save()
   line_lanes_up()
   local records, count_of_records, gone = {}, 0, {}
   local has_more = next(parked_of) or next(behind_of) or next(paced_of)
+  local head_of, tail_of, held_of = head_of, tail_of, held_of
   for lane = 1, lane_count do
-    local parked_ones, behind_ones, paced = 0, 0, 0
+    local head, tail, held, credit, parked_ones, behind_ones, paced = head_of[lane], tail_of[lane], held_of[lane], credit_of[lane], 0, 0, 0
     if has_more then parked_ones, behind_ones, paced = parked_of[lane] or 0, behind_of[lane] or 0, pace_to_keep(lane) end
     local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_ones + behind_ones
-    local is_empty = tail_of[lane] - head_of[lane] + held_of[lane] + rest == 0
+    local is_empty = tail - head + held + rest == 0
     -- There is nothing of it but what it has used of its rate: kept as long as that counts.
     if is_empty and paced > 0 then redis.call('ZADD', KEYS[5], math.ceil(paced), '@' .. name_of[lane]) end
     if is_empty and paced == 0 then
       gone[#gone + 1] = name_of[lane]
     else
       records[count_of_records + 1] = name_of[lane]
-      if rest + credit_of[lane] + paced == 0 then
-        records[count_of_records + 2] = struct.pack(plain_format, head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane],
-          left_of[lane], no_rest)
+      if rest + credit + paced == 0 then
+        records[count_of_records + 2] = pack(plain_format, '-', head, tail, bytes_of[lane], held, left_of[lane], no_rest)
       else
-        records[count_of_records + 2] = struct.pack(record_format, head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane])
-          .. '+' .. struct.pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_ones,
-            behind_ones, paced)
+        records[count_of_records + 2] = '+' .. pack(record_format, head, tail, bytes_of[lane], held, left_of[lane])
+          .. pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit, parked_ones, behind_ones, paced)
       end
       count_of_records = count_of_records + 2
     end

@@ -3,7 +3,7 @@
  * them, and a claim finds what the others made ready.
  *
  *   idle       nothing is asked for
- *   gathering  it goes when this tick has had its say, or this turn of the event loop
+ *   gathering  it goes when this tick has had its say; without a claim, while a call is under way, at the end of this turn of the event loop
  *
  * Each act has its own answer; without one, its caller asks again as if it had gone alone.
  */
@@ -42,7 +42,9 @@ export class Work {
     return new Promise((resolve, reject) => {
       const answer = (raw: unknown) => resolve(act.read(raw as never))
       this.#asked.push({ act, order: orders[kind], answer, fail: reject })
-      if (this.#asked.length === 1) this.#soon(() => this.#send())
+      // The next answers may be there already, and take long: Redis has a claim to work on meanwhile.
+      if (kind === 'claim') process.nextTick(() => this.#send())
+      else if (this.#asked.length === 1) this.#soon(() => this.#send())
     })
   }
 
@@ -53,6 +55,7 @@ export class Work {
   }
 
   #send(): void {
+    if (this.#asked.length === 0) return
     const asked = this.#asked.sort((a, b) => a.order - b.order)
     this.#asked = []
     for (let from = 0; from < asked.length; ) {

@@ -1,6 +1,6 @@
 /** A store whose clock only the test moves, and short words for what is done to it. */
 import { expect } from 'vitest'
-import type { Claim, ClaimReply, Outcome } from '../../src/lanes/acts.ts'
+import type { Claim, ClaimReply, Outcome, Settlement } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import type { QueueLimits } from '../../src/lanes/limits.ts'
 import { objectIndex, type Track } from '../../src/lanes/operation.ts'
@@ -68,6 +68,10 @@ export async function clockedStore({
   }
   const settle = (token: string, ids: readonly string[], outcome: Outcome) =>
     runScript(redis, settleScript, { ...ground(), settlements: ids.map((id) => ({ token, id, outcome })) })
+  const settleAll = (token: string, of: number) => {
+    const settlement: Settlement = { token, id: 'not-named', outcome: { kind: 'ack' }, of }
+    return runScript(redis, settleScript, { ...ground(), settlements: Array(of).fill(settlement) })
+  }
   return {
     redis,
     namespace,
@@ -77,6 +81,7 @@ export async function clockedStore({
     claim,
     take,
     settle,
+    settleAll,
     ground,
     pass: (ms: number) => {
       nowMs += ms

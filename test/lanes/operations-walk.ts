@@ -19,6 +19,7 @@ export interface SeenOperations {
 /** What an item that is gone has become, by the step after which it was. */
 const endOf: Partial<Record<Step['do'], readonly OperationState[]>> = {
   settle: ['succeeded', 'cancelled'],
+  settleAll: ['succeeded'],
   pop: ['succeeded', 'failed', 'cancelled'],
   claim: ['failed', 'cancelled'],
   accept: ['failed'],

@@ -111,6 +111,8 @@ export class Walk {
         return this.#pop(one)
       case 'settle':
         return this.#settle(one)
+      case 'settleAll':
+        return this.#settleAll(one)
       case 'renew':
         return this.#renew(one)
       case 'extend':
@@ -286,6 +288,19 @@ export class Walk {
     const stale = this.#reference.settle(token, ids, outcome)
     const reply = await this.#run(settleScript, { ...this.#ground, settlements })
     same(reply.kind === 'settled' && reply.stale.map((at) => ids[at]).sort(), stale.sort())
+  }
+
+  /** All that a lease holds, without naming it; or more than that, as one says whose lease has lapsed in part. */
+  async #settleAll({ lease, tooMany }: StepOf<'settleAll'>): Promise<void> {
+    const token = this.#token(lease)
+    const held = [...(this.#reference.leases.get(token)?.items.keys() ?? [])]
+    const of = held.length + tooMany
+    if (of === 0) return
+    const outcome = { kind: 'ack' } as const
+    const settlements = Array.from({ length: of }, () => ({ token, id: 'not-named', outcome, of }))
+    if (tooMany === 0) this.#reference.settle(token, held, outcome)
+    const reply = await this.#run(settleScript, { ...this.#ground, settlements })
+    same(reply.kind === 'settled' && reply.stale.length, tooMany === 0 ? 0 : of)
   }
 
   async #renew({ lease }: StepOf<'renew'>): Promise<void> {

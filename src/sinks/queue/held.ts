@@ -17,6 +17,8 @@ export interface Lease {
   /** By this process's monotonic clock; counted from before the claim was sent, so never later than the store's. */
   until: number
   readonly items: Set<Held>
+  /** How many items it had at first. */
+  readonly given: number
 }
 
 /** One that was sent straight into a queue: it has no place in the log. */

@@ -36,7 +36,7 @@ export class Leases {
   }
 
   add(token: string, claimedMs: number, until: number, texts: readonly string[]): Held[] {
-    const lease: Lease = { token, claimedMs, until, items: new Set() }
+    const lease: Lease = { token, claimedMs, until, items: new Set(), given: texts.length }
     for (const text of texts) lease.items.add(new Held(lease, text))
     this.#leases.set(token, lease)
     if (!this.#renewal) this.#renewSoon()

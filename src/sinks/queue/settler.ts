@@ -8,7 +8,7 @@
  * A call without an answer is sent again: whoever is not held any more is stale and changes nothing.
  */
 import { errorText } from '../../errors.ts'
-import type { Outcome, Settlement } from '../../lanes/acts.ts'
+import type { Settlement } from '../../lanes/acts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Clock } from '../../runtime/clock.ts'
@@ -51,9 +51,9 @@ export class Settler {
     this.#store = store
   }
 
-  settle(token: string, id: string, outcome: Outcome, told: (how: Settled) => void): void {
+  settle({ token, id, outcome, of }: Settlement, told: (how: Settled) => void): void {
     if (this.#ended) return told('unsaid')
-    this.#waiting.push({ token, id, outcome, told })
+    this.#waiting.push({ token, id, outcome, of, told })
     this.#sendSoon()
   }
 

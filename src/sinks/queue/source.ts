@@ -230,8 +230,15 @@ export class Source {
     if (outcome.kind === 'retry') this.#alarm.in(outcome.afterMs)
     if (outcome.kind === 'throttle') this.#alarm.in(outcome.forMs)
     if (this.#makesRoom) this.#expectMore()
+    const { lease, item } = held
+    const settlement = {
+      token: lease.token,
+      id: item.id,
+      outcome: shownOutcome(this.settings, outcome),
+      of: lease.given,
+    }
     const tell = () =>
-      this.#settler.settle(held.lease.token, held.item.id, shownOutcome(this.settings, outcome), (how) => {
+      this.#settler.settle(settlement, (how) => {
         if (how === 'stale') this.#report('queue.stale', held)
       })
     if (said) void said.then(tell)
