@@ -132,13 +132,26 @@ function settlementWords({ id, outcome }: Settlement): string {
   }
 }
 
+const mostLaneArgs = 10_000
+const laneArgs = new Map<string, string>()
+
+/** The same tenants come again and again: what they are on the wire is written once. */
+function laneArg(lane: string): string {
+  const known = laneArgs.get(lane)
+  if (known !== undefined) return known
+  if (laneArgs.size >= mostLaneArgs) laneArgs.clear()
+  const written = writeArg(lane)
+  laneArgs.set(lane, written)
+  return written
+}
+
 const appliedField = ({ partition }: Accept): string => `applied:${partition}`
 /** A field that no store has is no fence. */
 const workerField = ({ worker, byHand }: Claim): string => (byHand ? 'by-hand' : `worker:${worker}`)
 
 function acceptWords({ revision, born, first, last, items, inputs }: Accept, field: string): WrittenArgs {
   let { text, count } = writeArgs(['accept', field, revision, born, first, last, items.length])
-  for (const { lane, item } of items) text += writeArg(lane) + writeArg(item)
+  for (const { lane, item } of items) text += laneArg(lane) + writeArg(item)
   count += 2 * items.length
   if (!inputs) return { text, count }
   const before = writeArgs(['inputs', ...inputWords(inputs)])

@@ -39,8 +39,9 @@ export interface WrittenEvent {
 
 interface Kind {
   text: string
-  /** The envelope up to the tenant. ASCII, so its length is its bytes. */
-  headerStart: string
+  /** The record up to the tenant. ASCII, so its length is its bytes. */
+  recordStart: string
+  objectStart: string
   hashStart: number
 }
 
@@ -60,7 +61,8 @@ function kindFor(tenant: string, type: string): Kind {
   }
   const kind = {
     text: `${tenant}:${type}`,
-    headerStart: `{"type":"${type}","tenant":"${tenant}"`,
+    recordStart: `${separator}{"type":"${type}","tenant":"${tenant}"`,
+    objectStart: `${tenant}/`,
     hashStart: objectHashStart(tenant),
   }
   const ofTenant = kinds.get(tenant) ?? new Map<string, Kind>()
@@ -69,41 +71,28 @@ function kindFor(tenant: string, type: string): Kind {
   return kind
 }
 
-interface WrittenKey {
-  json: string
-  bytes: number
-  jsonBytes: number
-  hash: number
-}
-
-function writeKey(tenant: string, key: unknown, hashStart: number): WrittenKey {
-  // Keys are mostly plain: then one walk over the characters answers everything.
-  if (typeof key === 'string' && key.length > 0 && key.length <= limits.keyBytes) {
-    const hash = plainKeyHash(hashStart, key)
-    if (hash !== undefined) return { json: `"${key}"`, bytes: key.length, jsonBytes: key.length + 2, hash }
-  }
-  const text = checkText('key', key, limits.keyBytes)
-  const json = JSON.stringify(text)
-  const hash = objectHash(`${tenant}/${text}`)
-  return { json, bytes: Buffer.byteLength(text), jsonBytes: Buffer.byteLength(json), hash }
-}
+/** Keys are mostly plain: then one walk over the characters answers everything. */
+const plainHash = (key: unknown, hashStart: number): number | undefined =>
+  typeof key === 'string' && key.length > 0 && key.length <= limits.keyBytes ? plainKeyHash(hashStart, key) : undefined
 
 /** Checks an event and writes it down; throws the coded error of the first field that is wrong. */
 export function writeEvent(type: string, data: unknown, place: EventPlace): WrittenEvent {
   const { tenant = defaultTenant, key, time, trace } = place
   const kind = kindFor(tenant, type)
-  let header = kind.headerStart
-  let bytes = header.length
+  let header = kind.recordStart
+  let bytes = header.length - separator.length
   let object = ''
-  let objectBytes = 0
+  let objectArg = noObject
   let hash: number | undefined
   if (key !== undefined && key !== null) {
-    const written = writeKey(tenant, key, kind.hashStart)
-    header += `,"key":${written.json}`
-    bytes += 7 + written.jsonBytes
-    object = `${tenant}/${key}`
-    objectBytes = tenant.length + 1 + written.bytes
-    hash = written.hash
+    hash = plainHash(key, kind.hashStart)
+    const text = hash === undefined ? checkText('key', key, limits.keyBytes) : key
+    const keyJson = hash === undefined ? JSON.stringify(text) : `"${key}"`
+    object = kind.objectStart + text
+    objectArg = `$${hash === undefined ? Buffer.byteLength(object) : object.length}\r\n${object}\r\n`
+    header += `,"key":${keyJson}`
+    bytes += 7 + (hash === undefined ? Buffer.byteLength(keyJson) : keyJson.length)
+    hash ??= objectHash(object)
   }
   if (time !== undefined || trace !== undefined) {
     const more = writeTimeAndTrace(time, trace)
@@ -112,8 +101,7 @@ export function writeEvent(type: string, data: unknown, place: EventPlace): Writ
   }
   const json = writeJson(data)
   bytes += 2 + Buffer.byteLength(json)
-  const objectArg = object === '' ? noObject : `$${objectBytes}\r\n${object}\r\n`
-  const record = `${separator}${header}}\n${json}`
+  const record = `${header}}\n${json}`
   // Makes each one piece of memory. V8 would keep trees until they are sent, and copy them in garbage collections.
   objectArg.charCodeAt(0)
   record.charCodeAt(0)

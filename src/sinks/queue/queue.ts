@@ -228,9 +228,12 @@ export class QueueDoor {
       doneWith: (output) => doneWith(settings, output),
       settle: (token: string, id: string, outcome: Outcome) =>
         new Promise<SettleWord>((resolve, reject) =>
-          settler.settle({ token, id, outcome: shownOutcome(settings, outcome) }, (how) => {
-            if (how === 'unsaid') reject(BusbarError.of('BUS_CLOSED'))
-            else resolve(how === 'settled' ? how : 'stale')
+          settler.settle({
+            ...{ token, id, outcome: shownOutcome(settings, outcome) },
+            told(how) {
+              if (how === 'unsaid') reject(BusbarError.of('BUS_CLOSED'))
+              else resolve(how === 'settled' ? how : 'stale')
+            },
           }),
         ),
     }

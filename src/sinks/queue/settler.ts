@@ -27,8 +27,9 @@ export interface SettlerContext {
   telemetry: Telemetry
 }
 
-interface Said extends Settlement {
-  told(how: Settled): void
+/** Thousands are under way at once: one object each, and whoever is told may be the same for all. */
+export interface Said extends Settlement {
+  told(how: Settled, said: this): void
 }
 
 const mostPerCall = 1_000
@@ -51,9 +52,9 @@ export class Settler {
     this.#store = store
   }
 
-  settle({ token, id, outcome, of }: Settlement, told: (how: Settled) => void): void {
-    if (this.#ended) return told('unsaid')
-    this.#waiting.push({ token, id, outcome, of, told })
+  settle(said: Said): void {
+    if (this.#ended) return said.told('unsaid', said)
+    this.#waiting.push(said)
     this.#sendSoon()
   }
 
@@ -65,7 +66,7 @@ export class Settler {
   /** What has no answer yet never gets one. */
   end(): void {
     this.#ended = true
-    for (const { told } of this.#waiting.splice(0)) told('unsaid')
+    for (const said of this.#waiting.splice(0)) said.told('unsaid', said)
   }
 
   #sendSoon(): void {
@@ -103,17 +104,17 @@ export class Settler {
         await new Promise<void>((resolve) => this.#context.network.after(waitMs, resolve))
       }
     }
-    for (const { told } of batch) told('unsaid')
+    for (const said of batch) said.told('unsaid', said)
   }
 
   /** Without `stale` the store is gone, and with it every item. */
   #tell(batch: readonly Said[], stale: readonly number[] | undefined, repeated: boolean): void {
     const late = repeated ? 'unsure' : 'stale'
     if (stale?.length === 0) {
-      for (let i = 0; i < batch.length; i += 1) batch[i]!.told('settled')
+      for (let i = 0; i < batch.length; i += 1) batch[i]!.told('settled', batch[i]!)
       return
     }
     const places = stale && new Set(stale)
-    for (const [i, { told }] of batch.entries()) told(!places || places.has(i) ? late : 'settled')
+    for (const [i, said] of batch.entries()) said.told(!places || places.has(i) ? late : 'settled', said)
   }
 }

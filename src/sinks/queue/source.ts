@@ -23,7 +23,7 @@ import type { Held } from './held.ts'
 import { Leases } from './leases.ts'
 import { Notes } from './notes.ts'
 import type { QueueSettings } from './options.ts'
-import { Settler } from './settler.ts'
+import { type Said, type Settled, Settler } from './settler.ts'
 import { doneWith, shownOutcome } from './shown.ts'
 
 export interface SourceContext {
@@ -61,6 +61,10 @@ const mostClaims = 2
 interface Claim {
   token: string
   n: number
+}
+
+interface SaidOfHeld extends Said {
+  readonly held: Held
 }
 
 export class Source {
@@ -226,23 +230,23 @@ export class Source {
     if (held.state === 'settled') return
     held.state = 'settled'
     this.#leases.forget(held)
-    const said = this.#notes.finish(held)
+    const noted = this.#notes.finish(held)
     if (outcome.kind === 'retry') this.#alarm.in(outcome.afterMs)
     if (outcome.kind === 'throttle') this.#alarm.in(outcome.forMs)
     if (this.#makesRoom) this.#expectMore()
-    const { lease, item } = held
-    const settlement = {
-      token: lease.token,
-      id: item.id,
-      outcome: shownOutcome(this.settings, outcome),
-      of: lease.given,
-    }
-    const tell = () =>
-      this.#settler.settle(settlement, (how) => {
-        if (how === 'stale') this.#report('queue.stale', held)
-      })
-    if (said) void said.then(tell)
-    else tell()
+    if (noted) void noted.then(() => this.#say(held, outcome))
+    else this.#say(held, outcome)
+  }
+
+  #say(held: Held, outcome: Outcome): void {
+    const { token, given: of } = held.lease
+    const shown = shownOutcome(this.settings, outcome)
+    const said: SaidOfHeld = { token, id: held.item.id, outcome: shown, of, held, told: this.#told }
+    this.#settler.settle(said)
+  }
+
+  readonly #told = (how: Settled, { held }: SaidOfHeld): void => {
+    if (how === 'stale') this.#report('queue.stale', held)
   }
 
   /**

@@ -164,9 +164,7 @@ export class QueueWorker {
 
   #pump(): void {
     while (this.#slots < this.#settings.concurrency && !this.#closing) {
-      const batch = this.#nextBatch()
-      if (!batch) break
-      this.#begin(batch.source, batch.items)
+      if (!this.#beginNext()) break
     }
     const nowMs = this.#ground!.network.monotonicMs()
     if (this.#slots === 0) this.#pace!.rested(nowMs)
@@ -195,30 +193,38 @@ export class QueueWorker {
     })
   }
 
-  /** From the queue whose turn it is, as many as one handler takes. */
-  #nextBatch(): { source: Source; items: Held[] } | undefined {
+  /** Gives a handler as many as it takes, from the queue whose turn it is. Answers whether there were any. */
+  #beginNext(): boolean {
     for (let passed = 0; passed < this.#seats.length; ) {
       const seat = this.#seats[this.#turn]!
-      if (this.#perSlot > 1 && this.#moreIsComing(seat.source)) return undefined
+      const { source } = seat
+      if (this.#perSlot > 1 && this.#moreIsComing(source)) return false
       if (seat.credit === 0) seat.credit = seat.weight
-      const items: Held[] = []
-      while (items.length < this.#perSlot) {
-        const held = seat.source.take()
-        if (!held) break
-        items.push(held)
-      }
-      if (items.length > 0) {
+      const first = source.take()
+      if (first) {
         seat.credit -= 1
         if (seat.credit === 0) this.#turn = (this.#turn + 1) % this.#seats.length
-        return { source: seat.source, items }
+        this.#begin(source, first)
+        return true
       }
       // It has more, on its way: who passes it over gives its turn to the others.
-      if (!seat.source.isDry) return undefined
+      if (!source.isDry) return false
       seat.credit = 0
       this.#turn = (this.#turn + 1) % this.#seats.length
       passed += 1
     }
-    return undefined
+    return false
+  }
+
+  /** What one handler takes. */
+  #withMore(source: Source, first: Held): Held[] {
+    const items = [first]
+    while (items.length < this.#perSlot) {
+      const held = source.take()
+      if (!held) break
+      items.push(held)
+    }
+    return items
   }
 
   /** A batch that is not whole waits for what there is room for. */
@@ -228,13 +234,14 @@ export class QueueWorker {
     return source.coming > 0
   }
 
-  #begin(source: Source, items: readonly Held[]): void {
+  #begin(source: Source, first: Held): void {
+    const items = this.#withMore(source, first)
     this.#slots += 1
     this.#begun += 1
     for (const held of items) this.#running.set(held, source)
     const run: Run = { source, items, isOver: false, timer: undefined }
     if (this.#settings.timeoutMs !== undefined) this.#limit(run, this.#settings.timeoutMs)
-    if (this.#settings.batch === undefined) void this.#runOne(run, items[0]!)
+    if (this.#settings.batch === undefined) void this.#runOne(run, first)
     else void this.#runBatch(run)
   }
 
