@@ -116,9 +116,10 @@ export class Bus<R extends Registry = Registry> {
     this.worker = settings.worker
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
-    const publishing = new Publishing(settings, this.#backbone, (partition, hint) =>
-      this.#consuming.heard(partition, hint),
-    )
+    const publishing = new Publishing(settings, this.#backbone, {
+      storing: (partition, records) => this.#consuming.storing(partition, records),
+      stored: (partition, hint) => this.#consuming.heard(partition, hint),
+    })
     this.#publishing = publishing
     this.log = createLogView(this.#backbone)
     this.streams = createStreamsView(this.#backbone, settings)

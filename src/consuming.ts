@@ -7,7 +7,9 @@
  */
 import type { Backbone, Opened } from './backbone.ts'
 import type { Settings } from './bus-options.ts'
+import { kindOf } from './envelope.ts'
 import { LaneStores } from './lanes/store.ts'
+import { separator } from './log/entry.ts'
 import { LogGrowth } from './log/growth.ts'
 import type { LogHint } from './log/hint.ts'
 import { readLasts } from './log/read.ts'
@@ -25,7 +27,7 @@ import { type LiveOptions, LiveReader } from './sinks/live/reader.ts'
 import { type Left, whenDrained } from './sinks/queue/drain.ts'
 import type { QueueGround } from './sinks/queue/queue.ts'
 import { Queues } from './sinks/queue/queues.ts'
-import { QueueSink } from './sinks/queue/sink.ts'
+import { QueueSink, type QueueSinkGround } from './sinks/queue/sink.ts'
 import { queueTrace } from './sinks/queue/trace.ts'
 import { createQueuesView, type QueuesView } from './sinks/queue/view.ts'
 import { Processors } from './sinks/stream/processors.ts'
@@ -77,7 +79,10 @@ export class Consuming {
     this.processors = new Processors({ ...settings, source: backbone })
     const open = () => this.#openQueue()
     const sinks: Sinks = {
-      queue: new QueueSink(open, (name) => this.queues.expect(name)),
+      queue: new QueueSink(open, {
+        expect: (name) => this.queues.expect(name),
+        takeBy: (name, take) => this.queues.takeBy(name, take),
+      }),
       webhook: new WebhookSink(() => this.#openWebhooks()),
     }
     const subscriptions = new Subscriptions({ ...settings, source: backbone, sinks })
@@ -177,6 +182,12 @@ export class Consuming {
     return this.#hub
   }
 
+  /** A lone event of this process is being stored. */
+  storing(partition: number, records: string): void {
+    const kind = kindOf(records.slice(separator.length))
+    if (kind) this.#router.storing(partition, kind)
+  }
+
   /** A lone event of this process was stored. While nobody else listens no other hint of it comes. */
   heard(partition: number, hint: LogHint): void {
     this.#growth?.heard(partition, hint)
@@ -190,13 +201,16 @@ export class Consuming {
     return { ...this.#settings, clock: network, namespace, connection: reads, hints, process, saw }
   }
 
-  async #openQueue(): Promise<QueueGround> {
-    const { namespace, reads, hints } = await this.#backbone.open()
-    const { name } = namespace
+  async #openQueue(): Promise<QueueGround & QueueSinkGround> {
+    const { namespace, reads, writes, hints } = await this.#backbone.open()
+    const { name, partitions } = namespace
     const repeated = <T>(ask: () => Promise<T>) => this.#backbone.read(ask)
     this.#stores ??= new LaneStores({ ...this.#settings, connection: reads }, name)
     const stores = this.#stores
-    return { ...this.#settings, namespace: name, connection: reads, hints, start: this.#start, repeated, stores }
+    return {
+      ...{ ...this.#settings, namespace: name, partitions, connection: reads, writes },
+      ...{ hints, start: this.#start, repeated, stores },
+    }
   }
 
   async #openWebhooks(): Promise<WebhookGround> {

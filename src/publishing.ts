@@ -20,10 +20,9 @@ import { type Duration, durationOf } from './duration.ts'
 import { BusbarError, shown } from './errors.ts'
 import { limits } from './event.ts'
 import { checkText } from './event-checks.ts'
-import type { LogHint } from './log/hint.ts'
 import { type Call, type CallOptions, type Published, simpleCall, withOptions } from './publish/call.ts'
 import { type Delayed, Delayer } from './publish/delayed.ts'
-import { Publisher } from './publish/publisher.ts'
+import { Publisher, type PublisherContext } from './publish/publisher.ts'
 import { type EventPlace, type WrittenEvent, writeEvent } from './publish/written-event.ts'
 import { liveChannelPrefix } from './redis/keys.ts'
 import { applyRegistry, type Registry } from './registry.ts'
@@ -62,8 +61,8 @@ export class Publishing {
   readonly #publisher: Publisher
   #opening = false
 
-  /** `stored` hears of each lone event. */
-  constructor(settings: Settings, backbone: Backbone, stored: (partition: number, hint: LogHint) => void) {
+  /** `lone` hears of each lone event, when it is sent and when it is stored. */
+  constructor(settings: Settings, backbone: Backbone, lone: Pick<PublisherContext, 'storing' | 'stored'>) {
     this.#settings = settings
     this.#backbone = backbone
     this.process = settings.randomness.id()
@@ -75,7 +74,7 @@ export class Publishing {
         serverUs: settings.clock.serverUs,
         telemetry: settings.telemetry,
         grown: (partition) => this.#trimSoon(partition),
-        stored,
+        ...lone,
       },
       {
         process: this.process,

@@ -145,7 +145,7 @@ function laneArg(lane: string): string {
   return written
 }
 
-const appliedField = ({ partition }: Accept): string => `applied:${partition}`
+const appliedField = ({ partition }: Pick<Accept, 'partition'>): string => `applied:${partition}`
 /** A field that no store has is no fence. */
 const workerField = ({ worker, byHand }: Claim): string => (byHand ? 'by-hand' : `worker:${worker}`)
 
@@ -244,19 +244,67 @@ function loneOf([first, second, ...others]: readonly Act<unknown>[]): Lone | und
   return { accept, claim: { ...claim, token } }
 }
 
+const loneParts = { around: [], within: [new URL('./lone.part.lua', import.meta.url)] }
+
+const loneKeys = ({ keys }: StoreInput): string[] => [
+  keys.store,
+  keys.lanes,
+  keys.later,
+  keys.leases,
+  keys.items,
+  keys.idle,
+]
+
+function loneWords({ keys, nowMs }: StoreInput, accept: NextEvent['accept'], claim: Lone['claim']): string {
+  const { revision, born } = accept
+  const { token, n, leaseMs, worker, start, idleName } = claim
+  const wish = `${workerField(claim)} ${token} ${n} ${leaseMs} ${worker} ${start} ${idleName || '-'}`
+  return `${nowMs ?? '-'} ${keys.heldPrefix} ${appliedField(accept)} ${revision} ${born} ${wish}`
+}
+
 /** Answers what the two acts do; undefined when work.lua has to look at it. */
 export const loneScript = defineScript({
   file: new URL('./lone.lua', import.meta.url),
-  keys: ({ keys }: StoreInput & Lone) => [keys.store, keys.lanes, keys.later, keys.leases, keys.items, keys.idle],
+  parts: loneParts,
+  keys: (input: StoreInput & Lone) => loneKeys(input),
   keysFrom: ({ keys }) => keys,
-  args: ({ keys, nowMs, accept, claim }) => {
-    const { revision, born, last, items } = accept
-    const { token, n, leaseMs, worker, start, idleName } = claim
-    const event = `${appliedField(accept)} ${revision} ${born} ${last}`
-    const wish = `${workerField(claim)} ${token} ${n} ${leaseMs} ${worker} ${start} ${idleName || '-'}`
-    return [`${nowMs ?? '-'} ${keys.heldPrefix} ${event} ${wish}`, items[0]!.lane, items[0]!.item]
+  args: ({ accept, claim, ...store }) => {
+    const { lane, item } = accept.items[0]!
+    return [loneWords(store, accept, claim), lane, accept.last, item]
   },
   reply: (raw: unknown[]) => (raw.length === 0 ? undefined : raw),
+})
+
+/** The next event of a partition, wherever it is in the log; the claim that is to have it. */
+export interface NextEvent {
+  accept: Pick<Accept, 'revision' | 'born' | 'partition'>
+  lane: string
+  /** Up to where the partition is routed. */
+  after: number
+  /** With which its envelope begins. */
+  start: string
+  log: { log: string; meta: string }
+}
+
+export interface Taken {
+  seq: number
+  claimed: ClaimReply
+}
+
+/** Answers undefined when the router has to look at it. */
+export const nextScript = defineScript({
+  file: new URL('./next.lua', import.meta.url),
+  parts: loneParts,
+  keys: (input: StoreInput & NextEvent & Pick<Lone, 'claim'>) => [...loneKeys(input), input.log.log, input.log.meta],
+  args: ({ accept, claim, lane, after, start, ...store }) => [
+    loneWords(store, accept, claim),
+    lane,
+    accept.partition,
+    after,
+    start,
+  ],
+  reply: ([accepted, claimed]: [] | [['accepted', string], RawClaim]): Taken | undefined =>
+    accepted && { seq: Number(accepted[1]), claimed: readClaimed(claimed!) },
 })
 
 /** Does one event and its claim by the short way; undefined when that is not what is asked for, `busy` when there is more to do. */

@@ -16,7 +16,7 @@ import type { Telemetry } from '../runtime/telemetry.ts'
 import { failCall, refusalOf, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
 import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
-import { type FlushReply, type StoredReply, storeFlush } from './scripts.ts'
+import { type FlushReply, isLone, type StoredReply, storeFlush } from './scripts.ts'
 
 export interface PublisherOptions {
   process: string
@@ -34,6 +34,8 @@ export interface PublisherContext {
   telemetry: Telemetry
   /** Called every few thousand events of a partition: time to look at retention. */
   grown(partition: number): void
+  /** A lone event has been sent: what goes behind it on its connection finds it stored. */
+  storing(partition: number, records: string): void
   /** A lone event was stored: whoever waits for it in this process need not wait for a hint, which may not come. */
   stored(partition: number, hint: LogHint): void
 }
@@ -211,7 +213,9 @@ export class Publisher {
     let reply: FlushReply
     this.#flying += 1
     try {
-      reply = await storeFlush(this.#connection!.redis, flush.input)
+      const stored = storeFlush(this.#connection!.redis, flush.input)
+      if (flush.tries === 1 && isLone(flush.input)) this.#context.storing(lane.partition, flush.records)
+      reply = await stored
     } catch (error) {
       return this.#unanswered(lane, flush, error as Error)
     } finally {

@@ -75,7 +75,7 @@ export const publishScript = defineScript({
 })
 
 /** Whether publish-one.lua can do it. */
-const isLone = ({ n, nowUs, live, options, objects }: FlushInput): boolean =>
+export const isLone = ({ n, nowUs, live, options, objects }: FlushInput): boolean =>
   objects.count === 1 && options === '' && live === '' && n > 1 && nowUs === undefined
 
 /** Answers undefined when publish.lua has to look at it. */

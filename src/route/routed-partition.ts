@@ -10,6 +10,7 @@
  * not take a stretch leaves main, keeps its place before it and is read for separately, so it never holds up the others; Redis
  * hears of that in the same commit that moves main on. Whatever was in memory may be lost at any time: stores skip what they have.
  */
+import type { Kind } from '../envelope.ts'
 import type { LogHint } from '../log/hint.ts'
 import type { RawPage } from '../log/read.ts'
 import { mayPass } from '../redis/connection.ts'
@@ -41,7 +42,12 @@ export class RoutedPartition {
   /** Whether the log may have more than main has read; else how far it has to reach for that. */
   #mayHaveMore = true
   #endOfLog = 0
-  #hint: LogHint | undefined
+  /** The log has grown since it was waited for: by what, if a hint said so. */
+  #growth: LogHint | 'unknown' | undefined
+  /** An event that goes straight from the log into its store; it is waited for before anything else happens. */
+  #taking: Promise<void> | undefined
+  /** Grows with each beginning: what was under way before one does not count. */
+  #life = 0
   #isResting = false
   #isWoken = false
   #wakeUp: () => void = () => undefined
@@ -71,7 +77,7 @@ export class RoutedPartition {
 
   /** Nothing is to be routed that is known of, and everyone rides. */
   get isIdle(): boolean {
-    return this.#state === 'routing' && this.#isResting && this.#own.size === 0
+    return this.#state === 'routing' && this.#isResting && this.#own.size === 0 && !this.#taking
   }
 
   /** Redis may have been away, and have lost something: what is in memory is forgotten. */
@@ -86,6 +92,29 @@ export class RoutedPartition {
     this.#wake()
   }
 
+  /**
+   * An event is being stored on this connection. If everything before it is routed and one queue alone wants it, that queue takes it from
+   * the log in the same visit to Redis, and the way back and forth is saved. Whatever else there is, it is routed as all others are.
+   */
+  takeNext({ tenant, type, start }: Kind): void {
+    if (!this.isIdle || this.#isWoken || !this.#hold.isPlaced || this.#endOfLog > this.#main) return
+    const [subscription, ...others] = this.#context.table.match(tenant, type)
+    if (!subscription || others.length > 0) return
+    const after = this.#main
+    const taken = this.#context.stores.takeNext(this.partition, { subscription, tenant, after, start })
+    if (taken) this.#taking = this.#follow(taken)
+  }
+
+  async #follow(taken: Promise<number | undefined>): Promise<void> {
+    const life = this.#life
+    const seq = await taken
+    this.#taking = undefined
+    if (seq === undefined || life !== this.#life || this.#state !== 'routing') return
+    this.#main = seq
+    this.#endOfLog = seq
+    this.#context.commitSoon(this)
+  }
+
   begin({ mains, own }: Loaded, all: Iterable<Subscription>): void {
     if (this.#state !== 'beginning') return
     this.#main = mains.get(this.partition) ?? 0
@@ -94,7 +123,8 @@ export class RoutedPartition {
     this.#joined.clear()
     for (const subscription of all) this.#own.place(subscription, own)
     this.#mayHaveMore = true
-    this.#hint = undefined
+    this.#growth = undefined
+    this.#life += 1
     this.#state = 'routing'
   }
 
@@ -172,6 +202,7 @@ export class RoutedPartition {
 
   /** Answers whether there may be more to do at once. */
   async #turn(): Promise<boolean> {
+    await this.#taking
     this.#joinThose()
     const hasRouted = await this.#routeMain()
     const hasCaughtUp = this.#state === 'routing' && (await this.#own.catchUp(this.#main))
@@ -225,9 +256,12 @@ export class RoutedPartition {
 
   /** What came along with its hint, and is the very next, need not be read. */
   #takeHint(): Stretch | undefined {
-    const hint = this.#hint
-    this.#hint = undefined
-    if (!hint?.entry || hint.before > this.#main || hint.last <= this.#main) return undefined
+    const hint = this.#growth
+    this.#growth = undefined
+    // It has gone its way already.
+    if (!hint || (hint !== 'unknown' && hint.last <= this.#main)) return undefined
+    this.#mayHaveMore = true
+    if (hint === 'unknown' || !hint.entry || hint.before > this.#main) return undefined
     this.#mayHaveMore = false
     this.#endOfLog = hint.last
     return { entries: [hint.entry], after: this.#main, upTo: hint.last }
@@ -286,8 +320,7 @@ export class RoutedPartition {
         timer = clock.after(Math.max(1, retryAt - clock.monotonicMs()), () => this.#wake())
       if (this.#riders === 0) return
       stopWaiting = log.whenAbove(this.partition, this.#endOfLog, (hint) => {
-        this.#mayHaveMore = true
-        this.#hint = hint
+        this.#growth = hint ?? 'unknown'
         this.#wake()
       })
     })

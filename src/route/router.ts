@@ -5,6 +5,7 @@
  *   running    member of the group; without subscriptions it only says that it is there
  *   closed     what it held is committed and let go
  */
+import type { Kind } from '../envelope.ts'
 import { GroupMember, type Keeper } from '../group/member.ts'
 import { type Grant, type GroupTiming, commitScript as groupCommitScript } from '../group/scripts.ts'
 import type { LogGrowth } from '../log/growth.ts'
@@ -92,6 +93,11 @@ export class Router implements Keeper {
     await routing.load()
     const isThrough = (partition: number, main: number) => routing.table.wanting === 0 || main >= lasts[partition]!
     return member.isSure && [...routing.runs.values()].every((run) => run.isIdle && isThrough(run.partition, run.main))
+  }
+
+  /** A lone event of this kind is being stored, by this process. */
+  storing(partition: number, kind: Kind): void {
+    this.#running?.routing.runs.get(partition)?.takeNext(kind)
   }
 
   async close(deadlineMs: number): Promise<void> {

@@ -32,6 +32,16 @@ export interface Subscription {
   readonly options: Readonly<Record<string, unknown>>
 }
 
+/** An event that is about to be stored, and who alone wants its kind. */
+export interface NextRouted {
+  readonly subscription: Subscription
+  readonly tenant: string
+  /** Up to where its partition is routed. */
+  readonly after: number
+  /** With which its envelope begins. */
+  readonly start: string
+}
+
 export interface Delivery {
   readonly subscription: Subscription
   /** In order of seq. */
@@ -47,6 +57,11 @@ export interface RoutedSink {
    * revision to the subscription's. A store of an earlier life (lower `born`) gives way to the new one.
    */
   make(subscription: Subscription, applied: readonly number[]): Promise<void>
+  /**
+   * Takes the next event of a partition straight from the log, if it can; to be asked right behind the publish that stores it. Answers
+   * its seq; undefined when nothing was taken, and at once when it is not to be tried.
+   */
+  takeNext?(partition: number, next: NextRouted): Promise<number | undefined> | undefined
   /** One chunk of a partition; one answer per delivery, each on its own: a store may answer late or with an error. */
   accept(partition: number, deliveries: readonly Delivery[]): readonly Promise<Accepted>[]
   /**

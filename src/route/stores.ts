@@ -5,7 +5,7 @@
  * is behind. Once another store has answered since, in any partition, the silent one is left to itself.
  */
 import type { Clock, Timer } from '../runtime/clock.ts'
-import type { Accepted, Delivery, RoutedSink, Subscription } from './sink.ts'
+import type { Accepted, Delivery, NextRouted, RoutedSink, Subscription } from './sink.ts'
 
 export type Sinks = Readonly<Partial<Record<string, RoutedSink>>>
 
@@ -58,6 +58,10 @@ export class Stores {
       rest = ofKind.length === rest.length ? [] : rest.filter(({ subscription }) => subscription.kind !== kind)
     }
     return calls
+  }
+
+  takeNext(partition: number, next: NextRouted): Promise<number | undefined> | undefined {
+    return this.#sinks[next.subscription.kind]?.takeNext?.(partition, next)
   }
 
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {

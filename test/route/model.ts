@@ -21,12 +21,18 @@ import type {
   SaidRoute,
   Start,
 } from '../../src/route/scripts.ts'
-import type { Accepted, Delivery, Subscription } from '../../src/route/sink.ts'
+import type { Accepted, Delivery, NextRouted, Subscription } from '../../src/route/sink.ts'
 
 export const partitions = 2
 
 /** A bug, planted to see whether the checks find it. */
-export type Bug = 'no-revision-check' | 'created-just-ride' | 'join-any-revision' | 'gone-is-accepted' | 'no-born'
+export type Bug =
+  | 'no-revision-check'
+  | 'created-just-ride'
+  | 'join-any-revision'
+  | 'gone-is-accepted'
+  | 'no-born'
+  | 'takes-the-last'
 
 export interface LoggedEvent {
   seq: number
@@ -222,6 +228,22 @@ export class World {
       store.applied[partition] = seq
     }
     return 'accepted'
+  }
+
+  // next.lua
+  takeNext(partition: number, { subscription, after, start }: NextRouted): number | undefined {
+    const { name, revision, born } = subscription
+    if (this.refusing.has(name)) throw new Error('refused')
+    const { entries } = this.read(partition, after, this.bug === 'takes-the-last' ? Number.POSITIVE_INFINITY : 1)
+    const [id, [prevs, records]] = entries.at(-1) ?? ['0-0', ['', '']]
+    const seq = Number.parseInt(id, 10)
+    const store = this.stores.get(name)
+    if (prevs.includes(' ') || !records.startsWith(start, 1)) return undefined
+    if (!store || store.revision !== revision || store.born !== born || store.applied[partition]! >= seq)
+      return undefined
+    store.taken[partition]!.push(seq)
+    store.applied[partition] = seq
+    return seq
   }
 
   removeStore(name: string, revision: number): void {

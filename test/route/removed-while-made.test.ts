@@ -18,10 +18,12 @@ function subscriptionsOn(namespace: string, sinkOf: (sink: QueueSink) => QueueSi
   const backbone = new Backbone(settings)
   onTestFinished(() => backbone.close())
   const open = async () => {
-    const connection = (await backbone.open()).reads
-    return { connection, stores: new LaneStores({ ...settings, connection }, namespace) }
+    const { reads: connection, writes, namespace: opened } = await backbone.open()
+    const stores = new LaneStores({ ...settings, connection }, namespace)
+    return { connection, writes, partitions: opened.partitions, stores }
   }
-  const sinks = { queue: sinkOf(new QueueSink(open, () => undefined)) }
+  const nobody = { expect: () => undefined, takeBy: () => false }
+  const sinks = { queue: sinkOf(new QueueSink(open, nobody)) }
   return new Subscriptions({ ...settings, source: backbone, sinks })
 }
 

@@ -52,12 +52,16 @@ export class Schedule {
   readonly world: World
   /** What routers said about themselves. */
   readonly reports = new Set<string>()
+  /** How many events went straight from the log into a store. */
+  takenStraight = 0
   readonly #telemetry: Telemetry = {
     emit: (name, fields) => this.reports.add(fields?.problem === 'no answer' ? `${name}: no answer` : name),
     listen: () => undefined,
     counts: () => new Map(),
   }
   readonly #random: (below: number) => number
+  /** Little happens at once: routers come to rest between events. */
+  readonly #isQuiet: boolean
   readonly #options: ScheduleOptions
   readonly #ops: Op[] = []
   readonly #alarms: Alarm[] = []
@@ -73,6 +77,7 @@ export class Schedule {
   constructor(seed: number, options: ScheduleOptions) {
     this.#options = options
     this.#random = randomOf(seed)
+    this.#isQuiet = seed % 3 === 0
     this.world = new World(options.bug)
     this.#routers.push(this.#startRouter(), this.#startRouter())
     for (let p = 0; p < partitions; p += 1) this.#grant(p, this.#routers[p % 2]!)
@@ -84,6 +89,11 @@ export class Schedule {
       this.world.step += 1
       this.#act()
       await turns(4)
+      for (let more = 0; this.#isQuiet && more < 4; more += 1) {
+        this.world.step += 1
+        this.#progress()
+        await turns(4)
+      }
     }
     return (await this.#comeToRest()) ?? problemOf(this.world)
   }
@@ -147,10 +157,18 @@ export class Schedule {
   #publish(): void {
     const partition = this.#random(partitions)
     const type = () => types[this.#random(types.length)]!
-    const hint = this.world.publish(partition, this.#random(4) === 0 ? [type(), type()] : [type()])
+    const [first, more] = [type(), this.#random(4) === 0 ? [type()] : []]
+    // Half of the lone events are published by one of the routers: what it sends behind is executed some time after.
+    if (more.length === 0 && this.#random(2) === 0) this.#takeNext(this.#pick(this.#routers), partition, first)
+    const hint = this.world.publish(partition, [first, ...more])
     this.#trace(`publish ${hint.last} into ${partition}`)
     for (const router of this.#routers)
       if (!router.paused && this.#random(10) < 7) this.#reached(router, partition, hint.last, hint)
+  }
+
+  #takeNext({ routing, paused }: Router, partition: number, type: string): void {
+    const start = `{"type":"${type}","tenant":"t"`
+    if (!paused) routing.runs.get(partition)?.takeNext({ type, tenant: 't', start })
   }
 
   #reached(router: Router, partition: number, last: number, hint?: LogHint): void {
@@ -319,6 +337,12 @@ export class Schedule {
             `accept ${subscription.name} ${subscription.revision} ${partition}: ${events.map(({ seq }) => seq)}`
           return this.#call(of, what, () => world.accept(partition, delivery))
         }),
+      takeNext: (partition, next) =>
+        this.#call(
+          of,
+          () => `take the next of ${partition} after ${next.after} for ${next.subscription.name}`,
+          () => this.#count(world.takeNext(partition, next)),
+        ).catch(() => undefined),
       remove: (name, revision) =>
         this.#call(
           of,
@@ -326,6 +350,11 @@ export class Schedule {
           () => world.removeStore(name, revision),
         ),
     }
+  }
+
+  #count(seq: number | undefined): number | undefined {
+    if (seq !== undefined) this.takenStraight += 1
+    return seq
   }
 
   #startRouter(): Router {

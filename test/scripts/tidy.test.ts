@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
-import { acceptAct, claimAct, loneScript, settleAct, workScript } from '../../src/lanes/acts.ts'
+import { acceptAct, claimAct, loneScript, nextScript, settleAct, workScript } from '../../src/lanes/acts.ts'
 import {
   enterScript,
   extendScript,
@@ -208,6 +208,10 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     accept: { revision: 1, born: 1, partition: 0, first: 1, last: 1, items: [{ lane: 'l', item: 'i' }] },
     claim: { ...lease, token: 't', n: 1 },
   }),
+  'src/lanes/next.lua': call(nextScript, {
+    ...{ ...lanes, accept: { revision: 1, born: 1, partition: 0 }, claim: { ...lease, token: 't', n: 1 } },
+    ...{ lane: 'l', after: 1, start: '{', log: { log: 'ns:{p0}:log', meta: 'ns:{p0}:meta' } },
+  }),
   'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
   'src/lanes/forget.lua': call(forgetScript, { ...lanes, most: 1 }),
   'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', progress: '1', lines: ['l'] }),
@@ -351,9 +355,10 @@ describe.each(scripts)('%s', (path) => {
     else expect(declaration!.args).toHaveLength(args.length)
   })
 
-  test('keeps to one cluster slot', () => {
+  test('keeps to one cluster slot, or says that it is not for a cluster', () => {
     const tags = declared[path]!.keys.map((key) => /\{([^}]+)\}/.exec(key)?.[1])
-    expect(new Set(tags).size).toBe(1)
+    expect(new Set(tags).size).toBe(path === 'src/lanes/next.lua' ? 2 : 1)
+    expect(header.includes('not for a cluster')).toBe(path === 'src/lanes/next.lua')
   })
 
   test('may run without memory, unless it takes something new in', () => {

@@ -150,6 +150,12 @@ export class Queues {
     for (const worker of this.#running) worker.expect(queue)
   }
 
+  /** Whether a claim of a worker that waits here goes along: see Source.takeBy. */
+  takeBy(queue: string, take: Parameters<QueueWorker['takeBy']>[1]): boolean {
+    for (const worker of this.#running) if (worker.takeBy(queue, take)) return true
+    return false
+  }
+
   get areRunning(): boolean {
     return this.#running.size > 0
   }

@@ -2,30 +2,44 @@
 
 import { keyOf } from '../../envelope.ts'
 import { idWriter } from '../../event.ts'
-import type { AcceptedItem } from '../../lanes/acts.ts'
+import type { AcceptedItem, Taken } from '../../lanes/acts.ts'
 import { keyWord, routedItem } from '../../lanes/item.ts'
 import { makeScript, removeScript, type ShownInput } from '../../lanes/scripts.ts'
 import type { LaneStores } from '../../lanes/store.ts'
 import { redactorOf } from '../../operations/redact.ts'
 import type { Connection } from '../../redis/connection.ts'
+import type { PartitionKeys } from '../../redis/keys.ts'
 import { runScript } from '../../redis/script.ts'
-import type { Accepted, Delivery, RoutedSink, Subscription } from '../../route/sink.ts'
+import type { Accepted, Delivery, NextRouted, RoutedSink, Subscription } from '../../route/sink.ts'
 import { type QueueSettings, settingsOf, trackOf } from './options.ts'
+import type { Source } from './source.ts'
 
 export interface QueueSinkGround {
   connection: Connection
+  /** On which this process publishes. */
+  writes: Connection
+  partitions: readonly PartitionKeys[]
   stores: LaneStores
+}
+
+/** The workers of this process. */
+export interface Workers {
+  /** Items are on their way to this queue. */
+  expect(queue: string): void
+  /** Whether one of them that waits claims along: see Source.takeBy. */
+  takeBy(queue: string, take: Parameters<Source['takeBy']>[0]): boolean
 }
 
 export class QueueSink implements RoutedSink {
   readonly #open: () => Promise<QueueSinkGround>
-  readonly #sent: (queue: string) => void
+  readonly #workers: Workers
   #ground: QueueSinkGround | undefined
+  /** Log and queue lie in two slots. */
+  #isCluster = false
 
-  /** `sent` hears of each queue to which items are on their way. */
-  constructor(open: () => Promise<QueueSinkGround>, sent: (queue: string) => void) {
+  constructor(open: () => Promise<QueueSinkGround>, workers: Workers) {
     this.#open = open
-    this.#sent = sent
+    this.#workers = workers
   }
 
   async make(subscription: Subscription, applied: readonly number[]): Promise<void> {
@@ -44,9 +58,38 @@ export class QueueSink implements RoutedSink {
     if (!ground) return deliveries.map((delivery) => this.#acceptWhenOpen(partition, delivery))
     return deliveries.map((delivery) => {
       const accepted = this.#accept(ground, partition, delivery)
-      this.#sent(delivery.subscription.name)
+      this.#workers.expect(delivery.subscription.name)
       return accepted
     })
+  }
+
+  /** Only with a claim of a worker that waits here: that is whom it makes faster. */
+  takeNext(
+    partition: number,
+    { subscription, tenant, after, start }: NextRouted,
+  ): Promise<number | undefined> | undefined {
+    const ground = this.#ground
+    const { name, revision, born, options } = subscription
+    if (!ground || this.#isCluster || !isPlain(options) || !ground.writes.isReady) return undefined
+    const next = {
+      accept: { revision, born, partition },
+      lane: tenant,
+      after,
+      start,
+      log: ground.partitions[partition]!,
+    }
+    let taking: Promise<Taken | undefined> | undefined
+    this.#workers.takeBy(name, async (claim) => {
+      taking = ground.stores.of(name).takeNext(ground.writes.redis, next, claim)
+      return (await taking)?.claimed
+    })
+    return taking?.then(
+      (taken) => taken?.seq,
+      (error) => {
+        this.#isCluster ||= String(error).includes('CROSSSLOT')
+        return undefined
+      },
+    )
   }
 
   async remove(name: string, revision: number): Promise<void> {
@@ -83,6 +126,10 @@ export class QueueSink implements RoutedSink {
     return { store: this.#ground.stores.of(name), redis: this.#ground.connection.redis }
   }
 }
+
+/** Neither ordered nor tracked, and without limits. */
+const isPlain = ({ ordered, track, limits }: Subscription['options']): boolean =>
+  !ordered && !track && Object.keys((limits as object) ?? {}).length === 0
 
 /** Of a tracked queue: what is shown of an event that is too large for a record, or has fields that are not shown. */
 function inputsOf(partition: number, events: Delivery['events'], { redact }: QueueSettings): ShownInput[] {

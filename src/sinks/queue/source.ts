@@ -10,7 +10,7 @@
  * A claim whose answer was lost is repeated under its token and gets what it had been given.
  */
 import { errorText } from '../../errors.ts'
-import type { ClaimReply, Outcome } from '../../lanes/acts.ts'
+import type { ClaimReply, Outcome, Claim as StoreClaim } from '../../lanes/acts.ts'
 import { Alarm } from '../../lanes/alarm.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { redactorOf } from '../../operations/redact.ts'
@@ -58,10 +58,13 @@ const cancelHint = 'cancel '
 const mostPerClaim = 1_000
 const mostClaims = 2
 
-interface Claim {
+export interface Claim {
   token: string
   n: number
 }
+
+/** A claim as it goes to the store. */
+export type SentClaim = Required<Pick<StoreClaim, 'leaseMs' | 'worker' | 'start' | 'idleName'>>
 
 interface SaidOfHeld extends Said {
   readonly held: Held
@@ -175,6 +178,20 @@ export class Source {
     if (!this.#dry || this.#claims.size > 0) return
     this.#expectMore()
     this.fill()
+  }
+
+  /**
+   * Claims by another way than the others, if this worker waits for work: `take` brings the claim along with what it is for. Answers
+   * whether it was asked; when it says that there was nothing for it, nothing was claimed.
+   */
+  takeBy(take: (claim: Claim & SentClaim) => Promise<ClaimReply | undefined>): boolean {
+    if (!this.#started || !this.#dry || this.#claims.size > 0 || this.#ended || this.#unanswered.length > 0)
+      return false
+    const n = Math.min(mostPerClaim, this.#options.room())
+    if (n <= 0) return false
+    const claim = { token: this.#context.randomness.id(), n }
+    this.#claims.set(claim, this.#claim(claim, take))
+    return true
   }
 
   #expectMore(): void {
@@ -306,16 +323,17 @@ export class Source {
     this.#options.changed()
   }
 
-  async #claim(claim: Claim): Promise<void> {
+  async #claim(claim: Claim, take?: (claim: Claim & SentClaim) => Promise<ClaimReply | undefined>): Promise<void> {
     const { token, n } = claim
     const { store, worker, start } = this.#options
     const { clock, telemetry } = this.#context
     const { leaseMs } = this.settings
     const sentAt = clock.monotonicMs()
     const wakes = this.#wakes
+    const sent = { token, n, leaseMs, worker, start, idleName: this.#idleName }
     try {
-      const reply = await store.claim({ token, n, leaseMs, worker, start, idleName: this.#idleName })
-      this.#answered(reply, token, sentAt + leaseMs, n)
+      const reply = await (take ? take(sent) : store.claim(sent))
+      if (reply) this.#answered(reply, token, sentAt + leaseMs, n)
       // What it was woken for may have come after the claim: hints take another way than answers.
       if (this.#wakes !== wakes) this.#dry = false
     } catch (error) {

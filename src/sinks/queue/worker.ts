@@ -114,6 +114,11 @@ export class QueueWorker {
     for (const { source } of this.#seats) if (source.queue === queue) source.expect()
   }
 
+  /** Whether a claim of this worker goes along: see Source.takeBy. */
+  takeBy(queue: string, take: Parameters<Source['takeBy']>[0]): boolean {
+    return this.#seats.some(({ source }) => source.queue === queue && source.takeBy(take))
+  }
+
   close(timeoutMs: number): Promise<void> {
     this.#closing ??= this.#close(timeoutMs)
     return this.#closing
