@@ -259,6 +259,10 @@ export class StoreJudge {
         return this.#operations.takeOperation(row)
       case 'opsEnded':
         return this.#operations.takeListed(second)
+      case 'opItems':
+        return this.#operations.takeItem(name)
+      case 'opsOf':
+        return this.#operations.takePlace(name)
       case 'opNotes':
         return this.#operations.takeNote(name)
       case 'opCounts':

@@ -54,6 +54,21 @@ export class OperationJudge {
     this.#listed.add(text)
   }
 
+  /** Of no record. */
+  takeItem(name: string): void {
+    this.#suspect(this.#local, 'operations', name, 'what it is about is kept, but it is not there')
+  }
+
+  takePlace(place: string): void {
+    const problem = `it names the operation ${shown(place.slice(place.lastIndexOf(' ') + 1))}, which is not there`
+    this.#local.push({
+      check: 'operation-index',
+      where: `place ${shown(place)} of queue ${shown(this.#queue)}`,
+      problem,
+    })
+  }
+
+  /** Of no record. */
   takeNote(name: string): void {
     this.#suspect(this.#local, 'operations', name, 'its handler has said something, but it is not there')
   }

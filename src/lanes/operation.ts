@@ -1,5 +1,4 @@
 /** An operation as a store has it: what becomes of one item of a tracked queue. operations.part.lua writes it. */
-import { createHash } from 'node:crypto'
 
 /** How a queue is tracked. `hides`: some fields are not to be shown, so what was not looked through is not. */
 export interface Track {
@@ -72,9 +71,6 @@ export const storedLine = (line: string, most: number): string =>
 
 /** An operation is named by its item: the event that it is, or what is behind the dot of its id. */
 export const operationName = (itemId: string): string => itemId.slice(itemId.indexOf('.') + 1)
-
-/** The index of what has happened to an object, "<tenant>/<key>". */
-export const objectIndex = (object: string): string => createHash('sha1').update(object).digest('hex').slice(0, 24)
 
 /** Ended operations are kept for so long; inputs and outputs up to this size. */
 export const operationLimits = {

@@ -2,16 +2,19 @@
 -- of this is run.
 --
 -- Beside the store, each under its key with another last word:
---   ops           hash  operation -> its record; an item's operation is its id, without "<queue>."
---   opNotes       hash  operation -> "<progress>\30<line>\30…", what its handler has said
---   opsEnded      list  "<ms> <operation>" in the order in which they ended
---   opsOf:<hash>  zset  operation -> ms at which it was queued, of one object
---   opCounts      hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"
---   opCancels     hash  operation -> ms: someone wants it cancelled, and its item is still there
---   opsWake       channel on which those who wait for an end hear of it
+--   ops        hash  operation -> its record; an item's operation is its id, without "<queue>."
+--   opItems    hash  operation -> its item as it entered, with what is shown of its data
+--   opsOf      zset  places of all operations with a key, by their texts: object, when it was queued, operation (place_of)
+--   opNotes    hash  operation -> "<progress>\30<line>\30…", what its handler has said
+--   opsEnded   list  "<ms> <operation>" in the order in which they ended
+--   opCounts   hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"
+--   opCancels  hash  operation -> ms: someone wants it cancelled, and its item is still there
+--   opsWake    channel on which those who wait for an end hear of it
 --
--- A record: state, version, attempts begun, ms at which it was queued, last begun, ended, packed; then
--- "<worker> <token>\30<header line of its envelope>\30<input>\30<output or error>".
+-- A record: state, version, attempts begun, ms at which it last began and ended, packed; then "<worker> <token>\30<output or error>".
+--
+-- What stays of an operation is written once, when it enters. Those that are claimed or done together mostly have the same record, so what
+-- becomes of it is worked out once for all of them: texts are looked up, not taken apart.
 --
 -- track_mode: 'all'; 'failures', of those that succeed only counts are kept; 'ending', it is not tracked any more, and what has a record ends.
 
@@ -22,18 +25,20 @@ local function track_operations()
   track = {}
   local match, find = string.match, string.find
   local base = sub(store, 1, -6)
-  local ops, notes, ended_ones, marks = base .. 'ops', base .. 'opNotes', base .. 'opsEnded', base .. 'opCancels'
-  local counts = base .. 'opCounts'
-  local head_format, head_bytes = '>BI4I4I6I6I6', 27
+  local ops, kept_items, index, notes = base .. 'ops', base .. 'opItems', base .. 'opsOf', base .. 'opNotes'
+  local ended_ones, marks, counts = base .. 'opsEnded', base .. 'opCancels', base .. 'opCounts'
+  local head_format, head_bytes = '>BI4I4I6I6', 21
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
   local keep_ms, most_ended, most_input, minutes = 86400000, 1000000, 16384, 1440
 
-  -- A record, as it is worked on here: a list is made faster than so many fields.
-  local STATE, VERSION, ATTEMPTS, QUEUED, BEGAN, ENDED, WORKER, TOKEN, BODY, RESULT, IS_CHANGED, IS_GONE = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-  -- Operation -> its record; false where there is none. BODY: "<header>\30<input>\30"; RESULT: output or error.
+  -- Id of an item -> the record of its operation; false where there is none.
   local records = {}
-  -- Operations, in this order: changed, with their records; entered, with their indexes; ended.
-  local changes, entered, ended = {}, {}, {}
+  -- To be written: operation, record, …; operation, item, …; score, place, …
+  local written, entered, places = {}, {}, {}
+  local count_of_written, count_of_entered, count_of_places = 0, 0, 0
+  -- Operations that have ended; of these, as they are to be forgotten, or gone at once, or without an input.
+  local ended, over, gone, dropped = {}, {}, {}, {}
+  local written_now = format('%.0f ', now)
   local finished, took = {0, 0, 0}, {}
   local count_of_marks
   -- Four to each doubling: percentiles are right to a tenth.
@@ -44,114 +49,180 @@ local function track_operations()
     return dot and sub(id, dot + 1) or id
   end
 
-  local function unpacked(text)
-    local state, version, attempts, queued_at, began_at, ended_at = struct.unpack(head_format, text)
-    local worker, token, at = match(text, '^(%S+) ([^\30]*)\30()', head_bytes + 1)
-    local body, result
-    -- Mostly it has no result yet.
-    if byte(text, -1) == 30 then body, result = sub(text, at), '' else body, result = match(text, '^([^\30]*\30[^\30]*\30)(.*)$', at) end
-    return {state, version, attempts, queued_at, began_at, ended_at, worker, token, body, result, false, false}
+  local function packed(state, version, attempts, began, ended_at, worker, token, result)
+    return struct.pack(head_format, state, version, attempts, began, ended_at) .. worker .. ' ' .. token .. '\30' .. result
   end
 
-  local function load_names(names)
-    local missing = {}
-    for i = 1, #names do
-      if records[names[i]] == nil then records[names[i]], missing[#missing + 1] = false, names[i] end
+  local function unpacked(record)
+    local state, version, attempts, began, ended_at = struct.unpack(head_format, record)
+    return state, version, attempts, began, ended_at, match(record, '^(%S+) ([^\30]*)\30(.*)$', head_bytes + 1)
+  end
+
+  -- Of those that have just entered. It has more than 64 bytes: a hash with such a value is a table from its first field on.
+  local fresh = packed(queued, 1, 0, 0, 0, '-', string.rep('-', 44), '')
+
+  -- The values of some fields of a hash, of any number.
+  local function values_of(key, fields)
+    if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', key, unpack(fields)) or {} end
+    local values = {}
+    for from = 1, #fields, 1000 do
+      for _, value in ipairs(redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, #fields)))) do values[#values + 1] = value end
     end
-    for from = 1, #missing, 1000 do
-      for i, text in ipairs(redis.call('HMGET', ops, unpack(missing, from, math.min(from + 999, #missing)))) do
-        if text then records[missing[from + i - 1]] = unpacked(text) end
+    return values
+  end
+
+  -- Of any number, with one look. Answers their operations.
+  function track.load(ids)
+    local names, missing, missing_names, count_of_missing = {}, {}, {}, 0
+    for i = 1, #ids do
+      local id = ids[i]
+      local name = operation_of(id)
+      names[i] = name
+      if records[id] == nil then
+        count_of_missing = count_of_missing + 1
+        missing[count_of_missing], missing_names[count_of_missing] = id, name
       end
     end
+    local found = values_of(ops, missing_names)
+    for i = 1, count_of_missing do records[missing[i]] = found[i] end
+    return names
   end
 
-  -- Of any number, with one look.
-  function track.load(ids)
-    local names = {}
-    for i = 1, #ids do names[i] = operation_of(ids[i]) end
-    load_names(names)
-  end
-
-  -- The record of an item, false without one; and what it is called.
+  -- The record of an item, false without one; and what its operation is called.
   local function record_of(id)
-    local name = operation_of(id)
-    if records[name] == nil then load_names({name}) end
-    return records[name], name
+    if records[id] == nil then track.load({id}) end
+    return records[id], operation_of(id)
   end
 
-  local function writes(record, name)
-    if record[IS_CHANGED] then return end
-    record[IS_CHANGED] = true
-    changes[#changes + 1], changes[#changes + 2] = name, record
+  -- What is written last of an operation counts.
+  local function becomes(id, name, record)
+    records[id], written[count_of_written + 1], written[count_of_written + 2] = record, name, record
+    count_of_written = count_of_written + 2
   end
 
-  local function moves(record, name, state)
-    writes(record, name)
-    record[STATE], record[VERSION] = state, record[VERSION] + 1
+  -- By state: record -> what it is when it has ended so, but for its result; false when it has ended before. And in which bucket it is
+  -- counted, if it ran.
+  local ends_as, bucket_of = {[succeeded] = {}, [failed] = {}, [cancelled] = {}}, {}
+
+  local function end_of(record, state)
+    local before, version, attempts, began, _, worker = unpacked(record)
+    if before >= succeeded then return false end
+    -- Not above 0 it is 0, and not -0, which is another text.
+    if before == running then bucket_of[record] = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - began)) - 0.000001)) end
+    return packed(state, version + 1, attempts, began, now, worker, '-', '')
   end
 
   -- It ends, once: who has ended already stays as it is.
   local function ends(id, state, result)
     local record, name = record_of(id)
-    local before = record and record[STATE]
-    if not before or before >= succeeded then return end
-    moves(record, name, state)
-    record[ENDED], record[RESULT], record[TOKEN] = now, result or '', '-'
-    finished[state - running] = finished[state - running] + 1
-    ended[#ended + 1] = name
-    if before == running then
-      -- Not above 0 it is 0, and not -0, which is another text.
-      local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - record[BEGAN])) - 0.000001))
-      took[bucket] = (took[bucket] or 0) + 1
+    if not record then return end
+    local ended_record = ends_as[state][record]
+    if ended_record == nil then
+      ended_record = end_of(record, state)
+      ends_as[state][record] = ended_record
     end
-    record[IS_GONE] = state == succeeded and track_mode == 'failures'
+    if not ended_record then return end
+    becomes(id, name, result and ended_record .. result or ended_record)
+    ended[#ended + 1] = name
+    finished[state - running] = finished[state - running] + 1
+    local bucket = bucket_of[record]
+    if bucket then took[bucket] = (took[bucket] or 0) + 1 end
+    if state == succeeded and track_mode == 'failures' then
+      records[id], gone[#gone + 1] = false, name
+    else
+      over[#over + 1] = written_now .. name
+    end
   end
 
-  local function back_in_line(id, attempts, result)
+  local function back_in_line(id, more_attempts, reason)
     local record, name = record_of(id)
-    if not record or record[STATE] ~= running then return end
-    moves(record, name, queued)
-    record[ATTEMPTS], record[RESULT], record[TOKEN] = record[ATTEMPTS] + attempts, result or record[RESULT], '-'
-    if record[ATTEMPTS] == 0 then record[BEGAN], record[WORKER] = 0, '-' end
+    if not record then return end
+    local state, version, attempts, began, _, worker, _, result = unpacked(record)
+    if state ~= running then return end
+    attempts = attempts + more_attempts
+    if attempts == 0 then began, worker = 0, '-' end
+    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', reason or result))
   end
 
-  local function header_of(record) return match(record[BODY], '^[^\30]*') end
+  -- Object of an item, whose key has an escape in it; nil without a key.
+  local function escaped_object(item)
+    local header = match(item, '^[^\n]*\n({"type":"[^"]*","tenant":"[^"]*","key":"[^\n]*)')
+    if not header then return nil end
+    local is_read, read_header = pcall(cjson.decode, header)
+    return is_read and read_header.tenant .. '/' .. read_header.key or nil
+  end
+
+  -- As texts are ordered: numbers of more digits behind those of fewer. No text begins as another one of them does.
+  local digits_of, bytes_of_object = {}, {}
+  for digits = 1, 16 do digits_of[digits] = string.char(96 + digits) end
+
+  -- Where operations of an object begin in the index; where one of them stands.
+  function track.first_place(object) return #object .. ' ' .. object .. ' ' end
+  function track.place(object, ms, name) return track.first_place(object) .. digits_of[#ms] .. ms .. ' ' .. name end
+
+  -- Where the operation of an item stands in the index; nil without a key.
+  function track.place_of(item, name)
+    local ms, tenant, key = match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n{"type":"[^"]*","tenant":"([^"]*)","key":"([^"\\]*)"')
+    if not ms then
+      local object = escaped_object(item)
+      return object and track.place(object, match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+)'), name)
+    end
+    local bytes = #tenant + 1 + #key
+    bytes_of_object[bytes] = bytes_of_object[bytes] or bytes .. ' '
+    return bytes_of_object[bytes] .. tenant .. '/' .. key .. ' ' .. digits_of[#ms] .. ms .. ' ' .. name
+  end
 
   -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
   -- secret is not shown.
   function track.inputs(said) track.said = said end
 
-  local function input_of(id, data)
+  local function without_data(item) return match(item, '^[^\n]*\n[^\n]*\n') end
+
+  -- An item with what is shown of its data.
+  local function shown(id, item)
     local said = track.said
-    if said and said[id] then return said[id] end
-    if not said and track_hides == '1' or #data > most_input then return '' end
-    return data
+    if said and said[id] then return without_data(item) .. said[id] end
+    if not said and track_hides == '1' then return without_data(item) end
+    if #item <= most_input then return item end
+    local rest = without_data(item)
+    return #item - #rest <= most_input and item or rest
   end
 
   -- An item comes into the queue: its operation begins.
   function track.enters(id, item)
     if track_mode == 'ending' then return end
     local name = operation_of(id)
-    local attempts, enqueued, header_at = match(item, '^%S+ %d+ %S+ (%d+) %d+ (%d+) [^\n]*\n()')
-    local header_end = find(item, '\n', header_at, true)
-    local header = sub(item, header_at, header_end - 1)
-    local body = header .. '\30' .. input_of(id, sub(item, header_end + 1)) .. '\30'
-    local record = {queued, 0, tonumber(attempts), tonumber(enqueued), 0, 0, '-', '-', body, '', false, false}
-    records[name] = record
-    entered[#entered + 1], entered[#entered + 2] = name, track.index_of(header) or false
-    moves(record, name, queued)
-    return record
+    local place = track.place_of(item, name)
+    becomes(id, name, fresh)
+    entered[count_of_entered + 1], entered[count_of_entered + 2] = name, shown(id, item)
+    count_of_entered = count_of_entered + 2
+    if place then
+      places[count_of_places + 1], places[count_of_places + 2] = '0', place
+      count_of_places = count_of_places + 2
+    end
+  end
+
+  -- One that was there before its queue was tracked. Answers its record, if it is to have one.
+  local function enters_late(id, item)
+    track.enters(id, item)
+    local attempts = match(item, '^%S+ %d+ %S+ (%d+) ')
+    if records[id] and attempts ~= '0' then becomes(id, operation_of(id), packed(queued, 1, tonumber(attempts), 0, 0, '-', '-', '')) end
+    return records[id]
+  end
+
+  local function begin(record, worker, token)
+    local state, version, attempts, _, _, _, _, result = unpacked(record)
+    return state == queued and packed(running, version + 1, attempts + 1, now, 0, worker, token, result)
   end
 
   function track.begins(ids, items, worker, token)
-    track.load(ids)
+    local names, begun = track.load(ids), {}
     for i = 1, #ids do
-      local record, name = record_of(ids[i])
-      -- Those that were there before their queue was tracked have none yet.
-      record = record or track.enters(ids[i], items[i])
-      if record and record[STATE] == queued then
-        moves(record, name, running)
-        record[ATTEMPTS], record[BEGAN], record[WORKER], record[TOKEN] = record[ATTEMPTS] + 1, now, worker, token
+      local id = ids[i]
+      local record = records[id] or enters_late(id, items[i])
+      if record then
+        if begun[record] == nil then begun[record] = begin(record, worker, token) end
+        if begun[record] then becomes(id, names[i], begun[record]) end
       end
     end
   end
@@ -166,8 +237,7 @@ local function track_operations()
   function track.fails(id, reason) ends(id, failed, reason) end
   -- To have memory again: its input goes with it.
   function track.drops(id, reason)
-    local record = record_of(id)
-    if record then record[BODY] = header_of(record) .. '\30\30' end
+    dropped[#dropped + 1] = operation_of(id)
     ends(id, failed, reason)
   end
   function track.cancels(id, reason) ends(id, cancelled, reason) end
@@ -179,26 +249,29 @@ local function track_operations()
   -- A person wants it to be tried anew.
   function track.begins_anew(id, item)
     local record, name = record_of(id)
-    record = record or track.enters(id, item)
-    if not record or record[STATE] ~= failed then return end
-    moves(record, name, queued)
-    record[ATTEMPTS], record[BEGAN], record[ENDED], record[WORKER], record[RESULT] = 0, 0, 0, '-', ''
+    record = record or enters_late(id, item)
+    if not record then return end
+    local state, version = unpacked(record)
+    if state ~= failed then return end
+    becomes(id, name, packed(queued, version + 1, 0, 0, 0, '-', '-', ''))
     redis.call('HDEL', notes, name)
   end
 
   -- It is held under another lease.
   function track.holds(id, token)
     local record, name = record_of(id)
-    if not record or record[STATE] ~= running then return end
-    writes(record, name)
-    record[TOKEN] = token
+    if not record then return end
+    local state, version, attempts, began, ended_at, worker, _, result = unpacked(record)
+    if state == running then becomes(id, name, packed(state, version, attempts, began, ended_at, worker, token, result)) end
   end
 
   -- Its state, and the lease under which it runs; nil when there is no such operation, or none any more.
   function track.state(id)
     local record, name = record_of(id)
-    if not record or record[STATE] >= succeeded and record[ENDED] + keep_ms <= now then return nil end
-    return record[STATE], record[TOKEN], name
+    if not record then return nil end
+    local state, _, _, _, ended_at, _, token = unpacked(record)
+    if state >= succeeded and ended_at + keep_ms <= now then return nil end
+    return state, token, name
   end
 
   -- Someone wants something cancelled that is still there.
@@ -213,17 +286,14 @@ local function track_operations()
   -- and ended, worker, whether someone wants it cancelled, header; with its details also input, output or error, and what its handler has
   -- said. One whose lease has lapsed is nobody's: it reads as queued.
   function track.row(name, has_details)
-    local state, token = track.state(name)
-    if not state then return nil end
-    local record = records[name]
+    local item = track.state(name) and redis.call('HGET', kept_items, name)
+    if not item then return nil end
+    local state, version, attempts, began, ended_at, worker, token, result = unpacked(records[name])
     local lapses = state == running and tonumber(redis.call('ZSCORE', KEYS[7], token) or 0)
-    local reads_as = lapses and lapses <= now and queued or state
-    local row = {name, numeral(reads_as), numeral(record[VERSION]), numeral(record[ATTEMPTS]), numeral(record[QUEUED]),
-      numeral(record[BEGAN]), numeral(record[ENDED]), record[WORKER], track.wants_cancelled(name) and '1' or '0', header_of(record)}
-    if has_details then
-      row[11], row[12] = match(record[BODY], '\30([^\30]*)\30$'), record[RESULT]
-      row[13] = redis.call('HGET', notes, name) or ''
-    end
+    local queued_at, header, input = match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n([^\n]*)\n(.*)$')
+    local row = {name, numeral(lapses and lapses <= now and queued or state), numeral(version), numeral(attempts), queued_at,
+      numeral(began), numeral(ended_at), worker, track.wants_cancelled(name) and '1' or '0', header}
+    if has_details then row[11], row[12], row[13] = input, result, redis.call('HGET', notes, name) or '' end
     return row
   end
 
@@ -255,23 +325,12 @@ local function track_operations()
     track.cancels(id)
   end
 
-  -- The index of what has happened to an object, by the header of an envelope; nil without a key.
-  function track.index_of(header)
-    if not find(header, ',"key":', 1, true) then return nil end
-    local tenant, key = match(header, '"tenant":"([^"]*)","key":"([^"]*)"')
-    if find(header, '\\', 1, true) then
-      local read_header = cjson.decode(header)
-      tenant, key = read_header.tenant, read_header.key
-    end
-    return key and base .. 'opsOf:' .. sub(redis.sha1hex(tenant .. '/' .. key), 1, 24)
-  end
-
   local function removes(names)
-    for i = 1, #names do
-      local index = track.index_of(header_of(records[names[i]]))
-      if index then redis.call('ZREM', index, names[i]) end
-    end
+    local out = {}
+    for i, item in ipairs(values_of(kept_items, names)) do out[#out + 1] = item and track.place_of(item, names[i]) or nil end
+    in_pieces('ZREM', index, out)
     in_pieces('HDEL', ops, names)
+    in_pieces('HDEL', kept_items, names)
     in_pieces('HDEL', notes, names)
   end
 
@@ -283,29 +342,29 @@ local function track_operations()
     if track_mode == 'ending' and track.is_empty() then redis.call('HDEL', store, 'track') end
   end
 
+  -- 0: it has not.
+  local function when_ended(record) return (select(5, struct.unpack(head_format, record))) end
+
   -- The oldest of those that have ended, at most so many: those whose time is over, or any. Answers how many.
   local function forget(most, any)
     local length = redis.call('LLEN', ended_ones)
-    local over, names, times = 0, {}, {}
+    local count_of_over, names, times = 0, {}, {}
     local first = redis.call('LINDEX', ended_ones, 0)
     if not first or not any and length <= most_ended and tonumber(match(first, '^%d+')) + keep_ms > now then return 0 end
     for _, one in ipairs(redis.call('LRANGE', ended_ones, 0, most - 1)) do
       local ms, name = match(one, '^(%d+) (.*)$')
-      if not any and length - over <= most_ended and tonumber(ms) + keep_ms > now then break end
-      over = over + 1
-      names[over], times[name] = name, tonumber(ms)
+      if not any and length - count_of_over <= most_ended and tonumber(ms) + keep_ms > now then break end
+      count_of_over = count_of_over + 1
+      names[count_of_over], times[count_of_over] = name, tonumber(ms)
     end
-    load_names(names)
-    local gone = {}
-    for name, ms in pairs(times) do
+    local forgotten = {}
+    for i, record in ipairs(values_of(ops, names)) do
       -- One that began anew is not over, or ended again later.
-      local record = records[name]
-      if record and record[STATE] >= succeeded and record[ENDED] == ms then gone[#gone + 1] = name end
+      if record and when_ended(record) == times[i] then forgotten[#forgotten + 1] = names[i] end
     end
-    removes(gone)
-    for i = 1, #gone do records[gone[i]] = false end
-    redis.call('LTRIM', ended_ones, over, -1)
-    return over
+    removes(forgotten)
+    redis.call('LTRIM', ended_ones, count_of_over, -1)
+    return count_of_over
   end
 
   -- Those whose time is over, at most so many. Answers whether there are more.
@@ -346,40 +405,32 @@ local function track_operations()
     end
   end
 
+  local function tell_of_ends()
+    in_pieces('RPUSH', ended_ones, over)
+    count_ends()
+    redis.call('PUBLISH', base .. 'opsWake', table.concat(ended, ' '))
+  end
+
+  local function drop_inputs()
+    local kept = {}
+    for i, item in ipairs(values_of(kept_items, dropped)) do
+      if item then kept[#kept + 1], kept[#kept + 2] = dropped[i], without_data(item) end
+    end
+    in_pieces('HSET', kept_items, kept)
+  end
+
   function track.save()
-    if #changes == 0 then return end
-    local there, gone, over = {}, {}, {}
-    for i = 1, #changes, 2 do
-      local name, record = changes[i], changes[i + 1]
-      record[IS_CHANGED] = false
-      if record[IS_GONE] then
-        gone[#gone + 1] = name
-      else
-        there[#there + 1], there[#there + 2] = name, struct.pack(head_format, record[STATE], record[VERSION], record[ATTEMPTS], record[QUEUED],
-          record[BEGAN], record[ENDED]) .. record[WORKER] .. ' ' .. record[TOKEN] .. '\30' .. record[BODY] .. record[RESULT]
-      end
-    end
-    in_pieces('HSET', ops, there)
-    for i = 1, #entered, 2 do
-      local name, index = entered[i], entered[i + 1]
-      if index and not records[name][IS_GONE] then redis.call('ZADD', index, records[name][QUEUED], name) end
-    end
-    if #gone > 0 then
-      removes(gone)
-      for i = 1, #gone do records[gone[i]] = false end
-    end
-    if #ended > 0 then
-      local written_now = format('%.0f', now)
-      for i = 1, #ended do
-        if records[ended[i]] then over[#over + 1] = written_now .. ' ' .. ended[i] end
-      end
-      in_pieces('RPUSH', ended_ones, over)
-      count_ends()
-      redis.call('PUBLISH', base .. 'opsWake', table.concat(ended, ' '))
-    end
+    if count_of_written == 0 then return end
+    in_pieces('HSET', ops, written)
+    in_pieces('HSET', kept_items, entered)
+    in_pieces('ZADD', index, places)
+    if #dropped > 0 then drop_inputs() end
+    if #ended > 0 then tell_of_ends() end
+    if #gone > 0 then removes(gone) end
     -- Twice as many as this call can add, so that it never grows by what is over.
-    track.sweep(math.min(1000, 2 + #changes))
-    changes, entered, ended, finished, took = {}, {}, {}, {0, 0, 0}, {}
+    track.sweep(math.min(1000, 2 + count_of_written))
+    written, entered, places, ended, over, gone, dropped, finished, took = {}, {}, {}, {}, {}, {}, {}, {0, 0, 0}, {}
+    count_of_written, count_of_entered, count_of_places = 0, 0, 0
   end
 
   save_operations = track.save
