@@ -589,7 +589,7 @@ describe('the operations of a tracked queue', () => {
       'is in no index',
       'operation-index',
       async ({ redis, ops, nameOf, queued }) => {
-        const places = await redis.zrange(ops.opsOf, 0, -1)
+        const places = await redis.zrange(ops.opsOf, '0', '-1')
         await redis.zrem(ops.opsOf, places.find((place) => place.endsWith(` ${nameOf(queued)}`))!)
       },
       'it does not stand in the index',

@@ -193,7 +193,7 @@ local function operation_row(name, record)
   if not queued or not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
   local state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record)
   local mark = redis.call('HEXISTS', base .. 'opCancels', name)
-  local indexed = place and (redis.call('ZSCORE', base .. 'opsOf', place) and '1' or '0') or '-'
+  local indexed = place ~= '' and (redis.call('ZSCORE', base .. 'opsOf', place) and '1' or '0') or '-'
   local row = numbers(state, queued, began, ended)
   insert(row, 1, name)
   insert(row, indexed)

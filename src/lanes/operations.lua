@@ -18,6 +18,7 @@ local reply = {'seen', 0}
 if not track then return reply end
 
 if act == 'get' then
+  track.load({unpack(ARGV, 8)})
   for i = 8, #ARGV do reply[#reply + 1] = track.row(ARGV[i], details) end
   return reply
 end

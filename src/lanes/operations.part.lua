@@ -31,11 +31,13 @@ local function track_operations()
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
   local keep_ms, most_ended, most_input, minutes = 86400000, 1000000, 16384, 1440
 
-  -- Id of an item -> the record of its operation; false where there is none.
+  -- Id of an item -> the record of its operation, of those that are looked at one by one; false where there is none.
   local records = {}
-  -- To be written: operation, record, …; operation, item, …; score, place, …
-  local written, entered, places = {}, {}, {}
-  local count_of_written, count_of_entered, count_of_places = 0, 0, 0
+  -- To be written: items that have entered, and where among the words something is said of them, 0 for nowhere; operation, record, …. It is, before
+  -- anybody looks.
+  local entering, said_at, count_of_entering, written, count_of_written = {}, {}, 0, {}, 0
+  -- Values that were written of records.
+  local changes = 0
   -- Operations that have ended; of these, as they are to be forgotten, or gone at once, or without an input.
   local ended, over, gone, dropped = {}, {}, {}, {}
   local written_now = format('%.0f ', now)
@@ -71,27 +73,100 @@ local function track_operations()
     return values
   end
 
-  -- Of any number, with one look. Answers their operations.
-  function track.load(ids)
-    local names, missing, missing_names, count_of_missing = {}, {}, {}, 0
-    for i = 1, #ids do
-      local id = ids[i]
-      local name = operation_of(id)
-      names[i] = name
-      if records[id] == nil then
-        count_of_missing = count_of_missing + 1
-        missing[count_of_missing], missing_names[count_of_missing] = id, name
+  -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
+  -- secret is not shown. And behind which of the words operations and places begin.
+  local words, said, places_said = ARGV, nil, nil
+
+  local function without_data(item) return match(item, '^[^\n]*\n[^\n]*\n') end
+
+  -- An item with what is shown of its data.
+  local function shown(item)
+    local is_said = said and next(said) and said[match(item, '^%S+')]
+    if is_said then return without_data(item) .. is_said end
+    if not said and track_hides == '1' then return without_data(item) end
+    if #item <= most_input then return item end
+    local rest = without_data(item)
+    return #item - #rest <= most_input and item or rest
+  end
+
+
+  -- Where operations of an object begin in the index: no object begins as another one does, for its bytes are counted. And where one of them
+  -- stands: times of more digits, of which a letter tells, are behind those of fewer. operation.ts writes the same.
+  function track.first_place(object) return #object .. ' ' .. object .. ' ' end
+  function track.place(object, ms, name) return track.first_place(object) .. string.char(96 + #ms) .. ms .. ' ' .. name end
+
+  -- The key in the header of an item; nil without one.
+  local function key_in(item, header_at)
+    local start = find(item, '","key":"', header_at, true)
+    if not start or start > find(item, '\n', header_at, true) then return nil end
+    local key = sub(item, start + 9, find(item, '"', start + 9, true) - 1)
+    if not find(key, '\\', 1, true) then return key end
+    local is_read, header = pcall(cjson.decode, match(item, '^[^\n]*', header_at))
+    return is_read and header.key or nil
+  end
+
+  -- Where the operation of an item stands in the index; '' without a key. Its tenant is its lane.
+  function track.place_of(item, name)
+    local lane, ms, header_at = match(item, '^%S+ %d+ (%S+) %d+ %d+ (%d+) [^\n]*\n()')
+    local key = key_in(item, header_at)
+    return key and track.place(lane .. '/' .. key, ms, name) or ''
+  end
+
+  -- Operation and place of an item that has entered. Who routes it says them, for to find them out takes a third of all its time here.
+  local function said_of(item, at)
+    if at > 0 then return words[at], words[at + 1] end
+    local name = operation_of(match(item, '^%S+'))
+    return name, track.place_of(item, name)
+  end
+
+  local function lay_entered()
+    if count_of_entering == 0 then return end
+    local items, places, at_place, at_record = {}, {}, 0, count_of_written
+    for i = 1, count_of_entering do
+      local name, place = said_of(entering[i], said_at[i])
+      if place ~= '' then
+        places[at_place + 1], places[at_place + 2] = '0', place
+        at_place = at_place + 2
       end
+      items[2 * i - 1], items[2 * i] = name, shown(entering[i])
+      written[at_record + 1], written[at_record + 2] = name, fresh
+      at_record = at_record + 2
     end
-    local found = values_of(ops, missing_names)
-    for i = 1, count_of_missing do records[missing[i]] = found[i] end
-    return names
+    count_of_written, entering, said_at, count_of_entering = at_record, {}, {}, 0
+    in_pieces('HSET', kept_items, items)
+    in_pieces('ZADD', index, places)
+  end
+
+  local function write_records()
+    lay_entered()
+    if count_of_written == 0 then return end
+    in_pieces('HSET', ops, written)
+    written, count_of_written, changes = {}, 0, changes + count_of_written
+  end
+
+  -- Operations of some items, of any number, and their records; false where there is none.
+  local function look(ids)
+    write_records()
+    local names = {}
+    for i = 1, #ids do names[i] = operation_of(ids[i]) end
+    records = {}
+    return names, values_of(ops, names)
+  end
+
+  -- With one look for those that are looked at one by one then.
+  function track.load(ids)
+    local _, found = look(ids)
+    for i = 1, #ids do records[ids[i]] = found[i] end
   end
 
   -- The record of an item, false without one; and what its operation is called.
   local function record_of(id)
-    if records[id] == nil then track.load({id}) end
-    return records[id], operation_of(id)
+    local name = operation_of(id)
+    if records[id] == nil then
+      write_records()
+      records[id] = redis.call('HGET', ops, name)
+    end
+    return records[id], name
   end
 
   -- What is written last of an operation counts.
@@ -113,25 +188,24 @@ local function track_operations()
   end
 
   -- It ends, once: who has ended already stays as it is.
-  local function ends(id, state, result)
-    local record, name = record_of(id)
-    if not record then return end
-    local ended_record = ends_as[state][record]
-    if ended_record == nil then
-      ended_record = end_of(record, state)
-      ends_as[state][record] = ended_record
+  local function finish(id, name, record, state, result)
+    local after = ends_as[state][record]
+    if after == nil then
+      after = end_of(record, state)
+      ends_as[state][record] = after
     end
-    if not ended_record then return end
-    becomes(id, name, result and ended_record .. result or ended_record)
+    if not after then return end
+    becomes(id, name, result and after .. result or after)
     ended[#ended + 1] = name
     finished[state - running] = finished[state - running] + 1
     local bucket = bucket_of[record]
     if bucket then took[bucket] = (took[bucket] or 0) + 1 end
-    if state == succeeded and track_mode == 'failures' then
-      records[id], gone[#gone + 1] = false, name
-    else
-      over[#over + 1] = written_now .. name
-    end
+    if state == succeeded and track_mode == 'failures' then gone[#gone + 1] = name else over[#over + 1] = written_now .. name end
+  end
+
+  local function ends(id, state, result)
+    local record, name = record_of(id)
+    if record then finish(id, name, record, state, result) end
   end
 
   local function back_in_line(id, more_attempts, reason)
@@ -144,70 +218,24 @@ local function track_operations()
     becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', reason or result))
   end
 
-  -- Object of an item, whose key has an escape in it; nil without a key.
-  local function escaped_object(item)
-    local header = match(item, '^[^\n]*\n({"type":"[^"]*","tenant":"[^"]*","key":"[^\n]*)')
-    if not header then return nil end
-    local is_read, read_header = pcall(cjson.decode, header)
-    return is_read and read_header.tenant .. '/' .. read_header.key or nil
+  function track.inputs(inputs, at)
+    lay_entered()
+    said, places_said = inputs, at
   end
 
-  -- As texts are ordered: numbers of more digits behind those of fewer. No text begins as another one of them does.
-  local digits_of, bytes_of_object = {}, {}
-  for digits = 1, 16 do digits_of[digits] = string.char(96 + digits) end
-
-  -- Where operations of an object begin in the index; where one of them stands.
-  function track.first_place(object) return #object .. ' ' .. object .. ' ' end
-  function track.place(object, ms, name) return track.first_place(object) .. digits_of[#ms] .. ms .. ' ' .. name end
-
-  -- Where the operation of an item stands in the index; nil without a key.
-  function track.place_of(item, name)
-    local ms, tenant, key = match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n{"type":"[^"]*","tenant":"([^"]*)","key":"([^"\\]*)"')
-    if not ms then
-      local object = escaped_object(item)
-      return object and track.place(object, match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+)'), name)
-    end
-    local bytes = #tenant + 1 + #key
-    bytes_of_object[bytes] = bytes_of_object[bytes] or bytes .. ' '
-    return bytes_of_object[bytes] .. tenant .. '/' .. key .. ' ' .. digits_of[#ms] .. ms .. ' ' .. name
-  end
-
-  -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
-  -- secret is not shown.
-  function track.inputs(said) track.said = said end
-
-  local function without_data(item) return match(item, '^[^\n]*\n[^\n]*\n') end
-
-  -- An item with what is shown of its data.
-  local function shown(id, item)
-    local said = track.said
-    if said and said[id] then return without_data(item) .. said[id] end
-    if not said and track_hides == '1' then return without_data(item) end
-    if #item <= most_input then return item end
-    local rest = without_data(item)
-    return #item - #rest <= most_input and item or rest
-  end
-
-  -- An item comes into the queue: its operation begins.
-  function track.enters(id, item)
+  -- An item comes into the queue, the i-th of those of which was said something: its operation begins.
+  function track.enters(item, i)
     if track_mode == 'ending' then return end
-    local name = operation_of(id)
-    local place = track.place_of(item, name)
-    becomes(id, name, fresh)
-    entered[count_of_entered + 1], entered[count_of_entered + 2] = name, shown(id, item)
-    count_of_entered = count_of_entered + 2
-    if place then
-      places[count_of_places + 1], places[count_of_places + 2] = '0', place
-      count_of_places = count_of_places + 2
-    end
+    count_of_entering = count_of_entering + 1
+    entering[count_of_entering], said_at[count_of_entering] = item, places_said and i and places_said + 2 * i - 1 or 0
   end
 
   -- One that was there before its queue was tracked. Answers its record, if it is to have one.
-  local function enters_late(id, item)
-    track.enters(id, item)
+  local function enters_late(item)
+    if track_mode == 'ending' then return false end
+    track.enters(item)
     local attempts = match(item, '^%S+ %d+ %S+ (%d+) ')
-    if records[id] and attempts ~= '0' then becomes(id, operation_of(id), packed(queued, 1, tonumber(attempts), 0, 0, '-', '-', '')) end
-    return records[id]
+    return attempts == '0' and fresh or packed(queued, 1, tonumber(attempts), 0, 0, '-', '-', '')
   end
 
   local function begin(record, worker, token)
@@ -216,24 +244,43 @@ local function track_operations()
   end
 
   function track.begins(ids, items, worker, token)
-    local names, begun = track.load(ids), {}
+    local names, found = look(ids)
+    for i = 1, #ids do found[i] = found[i] or enters_late(items[i]) end
+    lay_entered()
+    local begun, at = {[false] = false}, count_of_written
     for i = 1, #ids do
-      local id = ids[i]
-      local record = records[id] or enters_late(id, items[i])
-      if record then
-        if begun[record] == nil then begun[record] = begin(record, worker, token) end
-        if begun[record] then becomes(id, names[i], begun[record]) end
+      local record = found[i]
+      local after = begun[record]
+      if after == nil then
+        after = begin(record, worker, token)
+        begun[record] = after
       end
+      if after then
+        written[at + 1], written[at + 2] = names[i], after
+        at = at + 2
+      end
+    end
+    count_of_written = at
+  end
+
+  -- Items are done, of a lease or taken for good: with these outputs, where there are some.
+  function track.done(ids, outputs)
+    local names, found = look(ids)
+    if track.has_marks() then
+      in_pieces('HDEL', marks, names)
+      count_of_marks = nil
+    end
+    for i = 1, #ids do
+      if found[i] then finish(ids[i], names[i], found[i], succeeded, outputs[i]) end
     end
   end
 
   -- Taken for good: begun and done in one step.
   function track.pops(ids, items, worker)
     track.begins(ids, items, worker, '-')
-    for i = 1, #ids do ends(ids[i], succeeded) end
+    track.done(ids, {})
   end
 
-  function track.succeeds(id, output) ends(id, succeeded, output) end
   function track.fails(id, reason) ends(id, failed, reason) end
   -- To have memory again: its input goes with it.
   function track.drops(id, reason)
@@ -249,7 +296,7 @@ local function track_operations()
   -- A person wants it to be tried anew.
   function track.begins_anew(id, item)
     local record, name = record_of(id)
-    record = record or enters_late(id, item)
+    record = record or enters_late(item)
     if not record then return end
     local state, version = unpacked(record)
     if state ~= failed then return end
@@ -327,7 +374,7 @@ local function track_operations()
 
   local function removes(names)
     local out = {}
-    for i, item in ipairs(values_of(kept_items, names)) do out[#out + 1] = item and track.place_of(item, names[i]) or nil end
+    for i, item in ipairs(values_of(kept_items, names)) do if item then out[#out + 1] = track.place_of(item, names[i]) end end
     in_pieces('ZREM', index, out)
     in_pieces('HDEL', ops, names)
     in_pieces('HDEL', kept_items, names)
@@ -420,17 +467,14 @@ local function track_operations()
   end
 
   function track.save()
-    if count_of_written == 0 then return end
-    in_pieces('HSET', ops, written)
-    in_pieces('HSET', kept_items, entered)
-    in_pieces('ZADD', index, places)
+    write_records()
+    if changes == 0 then return end
     if #dropped > 0 then drop_inputs() end
     if #ended > 0 then tell_of_ends() end
     if #gone > 0 then removes(gone) end
     -- Twice as many as this call can add, so that it never grows by what is over.
-    track.sweep(math.min(1000, 2 + count_of_written))
-    written, entered, places, ended, over, gone, dropped, finished, took = {}, {}, {}, {}, {}, {}, {}, {0, 0, 0}, {}
-    count_of_written, count_of_entered, count_of_places = 0, 0, 0
+    track.sweep(math.min(1000, 2 + changes))
+    changes, ended, over, gone, dropped, finished, took = 0, {}, {}, {}, {}, {0, 0, 0}, {}
   end
 
   save_operations = track.save

@@ -98,19 +98,15 @@ function acts.settle()
     local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
     load_all(names)
     if track then
-      local ids = {}
-      for n = 1, #names do ids[n] = argv[said_at[n]] end
-      track.load(ids)
+      local ids, outputs = {}, {}
+      for n = 1, #names do ids[n], outputs[n] = argv[said_at[n]], step == 2 and argv[said_at[n] + 1] end
+      if is_done then track.done(ids, outputs) else track.load(ids) end
     end
     for n = 1, #names do
       local lane = loaded[names[n]]
       held_of[lane] = held_of[lane] - 1
       if limits and gives(lane) then enters(lane) end
       if is_done then
-        if track then
-          track.unmark(argv[said_at[n]])
-          track.succeeds(argv[said_at[n]], outcome == 'done' and argv[said_at[n] + 1])
-        end
         done[n], left_of[lane] = lease.fields[of_lease[n]], left_of[lane] + 1
         if is_ordered then goes(lane, lease.keys[of_lease[n]]) end
       else
