@@ -601,6 +601,12 @@ describe('the operations of a tracked queue', () => {
       'which is not there',
     ],
     [
+      'is kept, but not counted as such',
+      'operation-counts',
+      ({ redis, ops }) => redis.hset(ops.opCounts, 'kept', 1),
+      '1 have ended and are kept by their count, 3 by their list',
+    ],
+    [
       'was counted in its minute only',
       'operation-counts',
       ({ redis, ops }) => redis.hset(ops.opCounts, 'total', '0 0 0'),

@@ -266,7 +266,7 @@ export class StoreJudge {
       case 'opNotes':
         return this.#operations.takeNote(name)
       case 'opCounts':
-        return this.#operations.takeCounts(second, row.slice(2))
+        return this.#operations.takeCounts(second, Number(third), row.slice(3))
       case 'forget':
         return suspect('queue-remembered', `field ${shown(name)}`, 'it is to be forgotten, but not there')
     }

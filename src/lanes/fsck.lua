@@ -20,10 +20,10 @@
 --   'forget'      {field}: of nothing that is remembered
 --   'ops'         {operation, state, when it was queued, began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
 --                 cancelled: 1 or 0}; {operation} when its record cannot be read
---   'opsEnded'    {place, "<ms> <operation>"}
+--   'opsEnded'    {place, "<ms> <operation>…"}
 --   'opNotes', 'opItems'  {operation}: of no record
 --   'opsOf'       {place}: of no operation that is there, or stands elsewhere
---   'opCounts'    {'total', what it says, what the minutes say…}
+--   'opCounts'    {'total', what it says, how many have ended and are kept, what the minutes say…}
 --   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
 --   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
 --
@@ -226,10 +226,10 @@ function sections.opsOf(from)
 end
 
 function sections.opCounts()
-  local row = {'total', redis.call('HGET', base .. 'opCounts', 'total') or '0 0 0'}
-  local fields = redis.call('HGETALL', base .. 'opCounts')
+  local total, kept = unpack(redis.call('HMGET', base .. 'opCounts', 'total', 'kept'))
+  local row, fields = {'total', total or '0 0 0', kept or '0'}, redis.call('HGETALL', base .. 'opCounts')
   for i = 1, #fields, 2 do
-    if fields[i] ~= 'total' then row[#row + 1] = fields[i + 1] end
+    if tonumber(fields[i]) then row[#row + 1] = fields[i + 1] end
   end
   return {'', row}
 end

@@ -6,8 +6,9 @@
 --   opItems    hash  operation -> its item as it entered, with what is shown of its data
 --   opsOf      zset  places of all operations with a key, by their texts: object, when it was queued, operation (place_of)
 --   opNotes    hash  operation -> "<progress>\30<line>\30…", what its handler has said
---   opsEnded   list  "<ms> <operation>" in the order in which they ended
---   opCounts   hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"
+--   opsEnded   list  "<ms> <operation> <operation>…" in the order in which they ended
+--   opCounts   hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"; 'kept' -> how many
+--                    are in opsEnded
 --   opCancels  hash  operation -> ms: someone wants it cancelled, and its item is still there
 --   opsWake    channel on which those who wait for an end hear of it
 --
@@ -30,6 +31,8 @@ local function track_operations()
   local head_format, head_bytes = '>BI4I4I6I6', 21
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
   local keep_ms, most_ended, most_input, minutes = 86400000, 1000000, 16384, 1440
+  -- Those that ended together are forgotten together, but not so many that a call which ends one of them takes long.
+  local most_together = 20
 
   -- Id of an item -> the record of its operation, of those that are looked at one by one; false where there is none.
   local records = {}
@@ -38,9 +41,9 @@ local function track_operations()
   local entering, said_at, count_of_entering, written, count_of_written = {}, {}, 0, {}, 0
   -- Values that were written of records.
   local changes = 0
-  -- Operations that have ended; of these, as they are to be forgotten, or gone at once, or without an input.
-  local ended, over, gone, dropped = {}, {}, {}, {}
-  local written_now = format('%.0f ', now)
+  -- Operations that have ended; of these, those that are gone at once; those without an input.
+  local ended, gone, dropped = {}, {}, {}
+  local keeps_no_success = track_mode == 'failures'
   local finished, took = {0, 0, 0}, {}
   local count_of_marks
   -- Four to each doubling: percentiles are right to a tenth.
@@ -144,12 +147,19 @@ local function track_operations()
     written, count_of_written, changes = {}, 0, changes + count_of_written
   end
 
+  local function operations_of(ids)
+    -- Events that were routed are called as their items are.
+    if not find(table.concat(ids, ' '), '.', 1, true) then return ids end
+    local names = {}
+    for i = 1, #ids do names[i] = operation_of(ids[i]) end
+    return names
+  end
+
   -- Operations of some items, of any number, and their records; false where there is none.
   local function look(ids)
     write_records()
-    local names = {}
-    for i = 1, #ids do names[i] = operation_of(ids[i]) end
     records = {}
+    local names = operations_of(ids)
     return names, values_of(ops, names)
   end
 
@@ -175,37 +185,29 @@ local function track_operations()
     count_of_written = count_of_written + 2
   end
 
-  -- By state: record -> what it is when it has ended so, but for its result; false when it has ended before. And in which bucket it is
-  -- counted, if it ran.
-  local ends_as, bucket_of = {[succeeded] = {}, [failed] = {}, [cancelled] = {}}, {}
-
+  -- A record when it has ended, once, but for its result; false when it has ended before. And when it began, if it ran.
   local function end_of(record, state)
     local before, version, attempts, began, _, worker = unpacked(record)
     if before >= succeeded then return false end
-    -- Not above 0 it is 0, and not -0, which is another text.
-    if before == running then bucket_of[record] = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - began)) - 0.000001)) end
-    return packed(state, version + 1, attempts, began, now, worker, '-', '')
+    return packed(state, version + 1, attempts, began, now, worker, '-', ''), before == running and began
   end
 
-  -- It ends, once: who has ended already stays as it is.
-  local function finish(id, name, record, state, result)
-    local after = ends_as[state][record]
-    if after == nil then
-      after = end_of(record, state)
-      ends_as[state][record] = after
-    end
-    if not after then return end
-    becomes(id, name, result and after .. result or after)
-    ended[#ended + 1] = name
-    finished[state - running] = finished[state - running] + 1
-    local bucket = bucket_of[record]
-    if bucket then took[bucket] = (took[bucket] or 0) + 1 end
-    if state == succeeded and track_mode == 'failures' then gone[#gone + 1] = name else over[#over + 1] = written_now .. name end
+  local function count_end(state, began, times)
+    finished[state - running] = finished[state - running] + times
+    if not began then return end
+    -- Not above 0 it is 0, and not -0, which is another text.
+    local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - began)) - 0.000001))
+    took[bucket] = (took[bucket] or 0) + times
   end
 
   local function ends(id, state, result)
     local record, name = record_of(id)
-    if record then finish(id, name, record, state, result) end
+    if not record then return end
+    local after, began = end_of(record, state)
+    if not after then return end
+    becomes(id, name, after .. (result or ''))
+    ended[#ended + 1] = name
+    count_end(state, began, 1)
   end
 
   local function back_in_line(id, more_attempts, reason)
@@ -270,9 +272,22 @@ local function track_operations()
       in_pieces('HDEL', marks, names)
       count_of_marks = nil
     end
+    local after_of, began_at, times, at, at_end = {[false] = false}, {}, {}, count_of_written, #ended
     for i = 1, #ids do
-      if found[i] then finish(ids[i], names[i], found[i], succeeded, outputs[i]) end
+      local record, name = found[i], names[i]
+      local after = after_of[record]
+      if after == nil then
+        after, began_at[record] = end_of(record, succeeded)
+        after_of[record], times[record] = after, 0
+      end
+      if after then
+        written[at + 1], written[at + 2], ended[at_end + 1] = name, after .. (outputs[i] or ''), name
+        at, at_end, times[record] = at + 2, at_end + 1, times[record] + 1
+        if keeps_no_success then gone[name] = true end
+      end
     end
+    count_of_written = at
+    for record, n in pairs(times) do count_end(succeeded, began_at[record], n) end
   end
 
   -- Taken for good: begun and done in one step.
@@ -392,17 +407,22 @@ local function track_operations()
   -- 0: it has not.
   local function when_ended(record) return (select(5, struct.unpack(head_format, record))) end
 
-  -- The oldest of those that have ended, at most so many: those whose time is over, or any. Answers how many.
+  -- The oldest of those that have ended, so many or a few more: those whose time is over, or any. Answers how many.
   local function forget(most, any)
-    local length = redis.call('LLEN', ended_ones)
-    local count_of_over, names, times = 0, {}, {}
-    local first = redis.call('LINDEX', ended_ones, 0)
-    if not first or not any and length <= most_ended and tonumber(match(first, '^%d+')) + keep_ms > now then return 0 end
-    for _, one in ipairs(redis.call('LRANGE', ended_ones, 0, most - 1)) do
-      local ms, name = match(one, '^(%d+) (.*)$')
-      if not any and length - count_of_over <= most_ended and tonumber(ms) + keep_ms > now then break end
-      count_of_over = count_of_over + 1
-      names[count_of_over], times[count_of_over] = name, tonumber(ms)
+    local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
+    local function stays(together, before)
+      return not any and kept - before <= most_ended and tonumber(match(together, '^%d+')) + keep_ms > now
+    end
+    if not first or stays(first, 0) then return 0 end
+    local over, pieces, names, times = 0, 0, {}, {}
+    for _, together in ipairs(redis.call('LRANGE', ended_ones, 0, most - 1)) do
+      if over >= most or stays(together, over) then break end
+      pieces = pieces + 1
+      local ms = tonumber(match(together, '^%d+'))
+      for name in string.gmatch(together, ' (%S+)') do
+        over = over + 1
+        names[over], times[over] = name, ms
+      end
     end
     local forgotten = {}
     for i, record in ipairs(values_of(ops, names)) do
@@ -410,15 +430,16 @@ local function track_operations()
       if record and when_ended(record) == times[i] then forgotten[#forgotten + 1] = names[i] end
     end
     removes(forgotten)
-    redis.call('LTRIM', ended_ones, count_of_over, -1)
-    return count_of_over
+    redis.call('LTRIM', ended_ones, pieces, -1)
+    redis.call('HINCRBY', counts, 'kept', -over)
+    return over
   end
 
-  -- Those whose time is over, at most so many. Answers whether there are more.
+  -- Those whose time is over, so many or a few more. Answers whether there are more.
   function track.sweep(most)
     local over = forget(most, false)
     stop_tracking()
-    return over == most
+    return over >= most
   end
 
   -- Whenever they ended. Answers how many.
@@ -442,19 +463,32 @@ local function track_operations()
     return table.concat(words, ' ')
   end
 
-  local function count_ends()
+  -- So many of those that have ended are kept.
+  local function count_ends(more)
     local minute = format('%.0f', math.floor(now / 60000))
-    local before = redis.call('HMGET', counts, 'total', minute)
-    redis.call('HSET', counts, 'total', added(before[1], false), minute, added(before[2], true))
-    if before[2] or redis.call('HLEN', counts) <= minutes + 1 then return end
+    local before = redis.call('HMGET', counts, 'total', minute, 'kept')
+    redis.call('HSET', counts, 'total', added(before[1], false), minute, added(before[2], true), 'kept', format('%.0f', (before[3] or 0) + more))
+    if before[2] or redis.call('HLEN', counts) <= minutes + 2 then return end
     for _, field in ipairs(redis.call('HKEYS', counts)) do
-      if field ~= 'total' and tonumber(field) <= now / 60000 - minutes then redis.call('HDEL', counts, field) end
+      if (tonumber(field) or math.huge) <= now / 60000 - minutes then redis.call('HDEL', counts, field) end
     end
   end
 
   local function tell_of_ends()
+    local kept, out, over = ended, {}, {}
+    if next(gone) then
+      kept = {}
+      for _, name in ipairs(ended) do
+        local list = gone[name] and out or kept
+        list[#list + 1] = name
+      end
+    end
+    for from = 1, #kept, most_together do
+      over[#over + 1] = format('%.0f ', now) .. table.concat(kept, ' ', from, math.min(from + most_together - 1, #kept))
+    end
     in_pieces('RPUSH', ended_ones, over)
-    count_ends()
+    removes(out)
+    count_ends(#kept)
     redis.call('PUBLISH', base .. 'opsWake', table.concat(ended, ' '))
   end
 
@@ -471,10 +505,9 @@ local function track_operations()
     if changes == 0 then return end
     if #dropped > 0 then drop_inputs() end
     if #ended > 0 then tell_of_ends() end
-    if #gone > 0 then removes(gone) end
     -- Twice as many as this call can add, so that it never grows by what is over.
     track.sweep(math.min(1000, 2 + changes))
-    changes, ended, over, gone, dropped, finished, took = 0, {}, {}, {}, {}, {0, 0, 0}, {}
+    changes, ended, gone, dropped, finished, took = 0, {}, {}, {}, {0, 0, 0}, {}
   end
 
   save_operations = track.save

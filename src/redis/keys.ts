@@ -235,7 +235,7 @@ export const keyTable = {
   opCounts: [
     'hash',
     'total while the queue is registered, minutes 24 hours',
-    'Minute → ended operations by outcome, and how long they took.',
+    'Minute → ended operations by outcome, and how long they took; kept → how many are in opsEnded.',
   ],
   opCancels: ['hash', 'until its item comes up', 'Operation that is to be cancelled → since when.'],
   opsWake: ['channel', 'no storage', 'Hint: these operations have ended.'],
