@@ -74,11 +74,22 @@ export const storedLine = (line: string, most: number): string =>
 /** An operation is named by its item: the event that it is, or what is behind the dot of its id. */
 export const operationName = (itemId: string): string => itemId.slice(itemId.indexOf('.') + 1)
 
+const keyStart = '","key":"'
+
+/** The key of an item's envelope; undefined without one. */
+function keyIn(item: string): string | undefined {
+  const headerAt = item.indexOf('\n') + 1
+  const start = item.indexOf(keyStart, headerAt)
+  if (start === -1 || start > item.indexOf('\n', headerAt)) return undefined
+  const key = item.slice(start + keyStart.length, item.indexOf('"', start + keyStart.length))
+  return key.includes('\\') ? keyOf(item.slice(headerAt)) : key
+}
+
 /** Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index; '' without a key. */
 export function routedOperation(lane: string, item: string): { name: string; place: string } {
   const idEnd = item.indexOf(' ')
   const name = operationName(item.slice(0, idEnd))
-  const key = keyOf(item.slice(item.indexOf('\n') + 1))
+  const key = keyIn(item)
   if (key === undefined) return { name, place: '' }
   const object = `${lane}/${key}`
   const msAt = idEnd + `0 ${lane} 0 0 `.length + 1

@@ -84,8 +84,8 @@ local function track_operations()
 
   -- An item with what is shown of its data.
   local function shown(item)
-    local is_said = said and next(said) and said[match(item, '^%S+')]
-    if is_said then return without_data(item) .. is_said end
+    local instead = said and said[match(item, '^%S+')]
+    if instead then return without_data(item) .. instead end
     if not said and track_hides == '1' then return without_data(item) end
     if #item <= most_input then return item end
     local rest = without_data(item)
@@ -115,9 +115,7 @@ local function track_operations()
     return key and track.place(lane .. '/' .. key, ms, name) or ''
   end
 
-  -- Operation and place of an item that has entered. Who routes it says them, for to find them out takes a third of all its time here.
-  local function said_of(item, at)
-    if at > 0 then return words[at], words[at + 1] end
+  local function operation_and_place(item)
     local name = operation_of(match(item, '^%S+'))
     return name, track.place_of(item, name)
   end
@@ -125,13 +123,16 @@ local function track_operations()
   local function lay_entered()
     if count_of_entering == 0 then return end
     local items, places, at_place, at_record = {}, {}, 0, count_of_written
+    local shows_all = said and not next(said) or not said and track_hides == '0'
     for i = 1, count_of_entering do
-      local name, place = said_of(entering[i], said_at[i])
+      local item, at, name, place = entering[i], said_at[i], nil, nil
+      -- Who routes it says them: to find them out takes a third of all its time here.
+      if at > 0 then name, place = words[at], words[at + 1] else name, place = operation_and_place(item) end
       if place ~= '' then
         places[at_place + 1], places[at_place + 2] = '0', place
         at_place = at_place + 2
       end
-      items[2 * i - 1], items[2 * i] = name, shown(entering[i])
+      items[2 * i - 1], items[2 * i] = name, shows_all and #item <= most_input and item or shown(item)
       written[at_record + 1], written[at_record + 2] = name, fresh
       at_record = at_record + 2
     end

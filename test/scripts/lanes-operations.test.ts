@@ -155,6 +155,31 @@ describe('operations.lua', () => {
     expect(await store.operationsOf('b/k')).toEqual([])
   })
 
+  test('[O05] whatever a key looks like, its operations are found, and only they, and go', async () => {
+    const store = await trackedStore()
+    const keys = ['k', 'k ', 'é🚌', 'a"b', 'a\\', 'a\nb', '3 a/k m1', 'x'.repeat(256)]
+    const written = [...keys.map((key) => JSON.stringify(key)), '"\\u006b"']
+    const routed = [...written.map((key) => `,"key":${key}`), '', ',"time":1'].map((rest, i) => ({
+      lane: 'a',
+      item: routedItem(`0-${i + 1}`, i + 1, 'a', '', `{"type":"mail","tenant":"a"${rest}}\n{"in":"x","key":"k"}`),
+    }))
+    const last = routed.length
+    const accept = { revision: 1, born: 1, partition: 0, first: 1, last, items: routed, inputs: [] }
+    await runScript(store.redis, workScript, { ...store.ground(), acts: [acceptAct(accept)] })
+    const sent: string[] = []
+    for (const key of keys)
+      sent.push(
+        ...(await store.send('a', { envelope: `{"type":"mail","tenant":"a","key":${JSON.stringify(key)}}\n1` })),
+      )
+    const found = await Promise.all(keys.map((key) => store.operationsOf(`a/${key}`)))
+    expect(found).toEqual(keys.map((_, i) => [sent[i], ...(i === 0 ? [`0-${keys.length + 1}`] : []), `0-${i + 1}`]))
+    expect(await store.redis.zcard(store.ops.opsOf)).toBe(2 * keys.length + 1)
+    const { token, ids } = await store.take(100)
+    await store.settle(token, ids, { kind: 'ack' })
+    expect(await store.forget(100)).toBe(last + keys.length)
+    expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
   test('a page has a megabyte at most, and says whether there are more', async () => {
     const store = await trackedStore()
     const large = `{"type":"mail","tenant":"a","key":"k"}\n"${'x'.repeat(16_000)}"`
