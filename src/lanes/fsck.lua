@@ -220,7 +220,7 @@ function sections.opItems(from) return scan('HSCAN', base .. 'opItems', from, wi
 function sections.opsOf(from)
   if not track then return {''} end
   return scan('ZSCAN', base .. 'opsOf', from, function(place)
-    local name = match(place, '%S*$')
+    local name = match(place, '^.* (.*)$') or ''
     if redis.call('HEXISTS', base .. 'ops', name) == 0 or place_in_index(name) ~= place then return {place} end
   end)
 end

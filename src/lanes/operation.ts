@@ -82,7 +82,10 @@ function keyIn(item: string): string | undefined {
   const start = item.indexOf(keyStart, headerAt)
   if (start === -1 || start > item.indexOf('\n', headerAt)) return undefined
   const key = item.slice(start + keyStart.length, item.indexOf('"', start + keyStart.length))
-  return key.includes('\\') ? keyOf(item.slice(headerAt)) : key
+  if (!key.includes('\\')) return key
+  const escaped = keyOf(item.slice(headerAt))
+  // Scripts do not read half of a surrogate pair.
+  return escaped?.isWellFormed() ? escaped : undefined
 }
 
 /** Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index; '' without a key. */

@@ -31,8 +31,8 @@ local gone, bytes = {}, 0
 
 local function has_room() return #reply - 2 < most and bytes < most_bytes end
 
-local function add(place)
-  local row = track.row(match(place, '%S+$'), details)
+local function add(place, name)
+  local row = track.row(name, details)
   if not row then
     gone[#gone + 1] = place
     return
@@ -44,8 +44,11 @@ end
 while has_room() do
   local page = redis.call('ZRANGE', index, '(' .. last, '(' .. first, 'BYLEX', 'REV', 'LIMIT', 0, most)
   if #page == 0 then break end
+  local names = {}
+  for i = 1, #page do names[i] = match(page[i], '^.* (.*)$') end
+  track.load(names)
   for i = 1, #page do
-    if has_room() then add(page[i]) end
+    if has_room() then add(page[i], names[i]) end
   end
   last = page[#page]
 end

@@ -36,8 +36,8 @@ local function track_operations()
 
   -- Id of an item -> the record of its operation, of those that are looked at one by one; false where there is none.
   local records = {}
-  -- To be written: items that have entered, and where among the words something is said of them, 0 for nowhere; operation, record, …. It is, before
-  -- anybody looks.
+  -- To be written, before anybody looks: items that have entered, and where among the words something is said of them, 0 for nowhere;
+  -- operation, record, ….
   local entering, said_at, count_of_entering, written, count_of_written = {}, {}, 0, {}, 0
   -- Values that were written of records.
   local changes = 0
@@ -92,7 +92,6 @@ local function track_operations()
     return #item - #rest <= most_input and item or rest
   end
 
-
   -- Where operations of an object begin in the index: no object begins as another one does, for its bytes are counted. And where one of them
   -- stands: times of more digits, of which a letter tells, are behind those of fewer. operation.ts writes the same.
   function track.first_place(object) return #object .. ' ' .. object .. ' ' end
@@ -105,7 +104,7 @@ local function track_operations()
     local key = sub(item, start + 9, find(item, '"', start + 9, true) - 1)
     if not find(key, '\\', 1, true) then return key end
     local is_read, header = pcall(cjson.decode, match(item, '^[^\n]*', header_at))
-    return is_read and header.key or nil
+    return is_read and type(header.key) == 'string' and header.key or nil
   end
 
   -- Where the operation of an item stands in the index; '' without a key. Its tenant is its lane.
@@ -416,13 +415,19 @@ local function track_operations()
     end
     if not first or stays(first, 0) then return 0 end
     local over, pieces, names, times = 0, 0, {}, {}
-    for _, together in ipairs(redis.call('LRANGE', ended_ones, 0, most - 1)) do
-      if over >= most or stays(together, over) then break end
-      pieces = pieces + 1
-      local ms = tonumber(match(together, '^%d+'))
-      for name in string.gmatch(together, ' (%S+)') do
-        over = over + 1
-        names[over], times[over] = name, ms
+    local is_enough = false
+    while not is_enough do
+      local page = redis.call('LRANGE', ended_ones, pieces, pieces + math.min(most, 50) - 1)
+      is_enough = #page == 0
+      for _, together in ipairs(page) do
+        is_enough = over >= most or stays(together, over)
+        if is_enough then break end
+        pieces = pieces + 1
+        local ms = tonumber(match(together, '^%d+'))
+        for name in string.gmatch(together, ' (%S+)') do
+          over = over + 1
+          names[over], times[over] = name, ms
+        end
       end
     end
     local forgotten = {}

@@ -159,7 +159,7 @@ describe('operations.lua', () => {
     const store = await trackedStore()
     const keys = ['k', 'k ', 'é🚌', 'a"b', 'a\\', 'a\nb', '3 a/k m1', 'x'.repeat(256)]
     const written = [...keys.map((key) => JSON.stringify(key)), '"\\u006b"']
-    const routed = [...written.map((key) => `,"key":${key}`), '', ',"time":1'].map((rest, i) => ({
+    const routed = [...written.map((key) => `,"key":${key}`), '', ',"time":1', ',"key":"\\ud800"'].map((rest, i) => ({
       lane: 'a',
       item: routedItem(`0-${i + 1}`, i + 1, 'a', '', `{"type":"mail","tenant":"a"${rest}}\n{"in":"x","key":"k"}`),
     }))
