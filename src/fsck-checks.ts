@@ -44,7 +44,8 @@ export const fsckChecks = {
   operations:
     'Every operation of a tracked queue can be read and says of its item what the queue says; its times are in order; ended, it is forgotten at some time.',
   'operation-index': 'Every operation with a key stands in the index of its object, and nothing else does.',
-  'operation-counts': 'No more operations ended in the last 24 hours than ever.',
+  'operation-counts':
+    'No more operations ended in the last 24 hours than ever; as many are kept as wait to be forgotten.',
 } as const
 
 export type FsckCheck = keyof typeof fsckChecks

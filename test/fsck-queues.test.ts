@@ -539,8 +539,7 @@ describe('the operations of a tracked queue', () => {
       'operations',
       async ({ redis, ops, nameOf, queued }) => {
         await redis.hset(ops.ops, 'ghost', (await redis.hgetBuffer(ops.ops, nameOf(queued)))!)
-        const [index] = await redis.keys(`${ops.opsOfPrefix.replace(/[{}]/g, '?')}*`)
-        await redis.zadd(index!, 1, 'ghost')
+        await redis.hset(ops.opItems, 'ghost', (await redis.hget(ops.opItems, nameOf(queued)))!)
       },
       'it is queued, but its item is gone',
     ],
@@ -559,11 +558,29 @@ describe('the operations of a tracked queue', () => {
       'it is not there',
     ],
     [
+      'is not there, but what it is about',
+      'operations',
+      ({ redis, ops }) => redis.hset(ops.opItems, 'x', 'y'),
+      'it is not there',
+    ],
+    [
+      'is about nothing',
+      'operations',
+      ({ redis, ops, nameOf, queued }) => redis.hdel(ops.opItems, nameOf(queued)),
+      'cannot be read',
+    ],
+    [
+      'stands elsewhere in the index',
+      'operation-index',
+      ({ redis, ops, nameOf, queued }) => redis.zadd(ops.opsOf, '0', `6 acme/l d1234 ${nameOf(queued)}`),
+      'which is not there',
+    ],
+    [
       'has ended before it began',
       'operations',
       async ({ redis, ops, nameOf, succeeded }) => {
         const record = (await redis.hgetBuffer(ops.ops, nameOf(succeeded)))!
-        record.writeUIntBE(1, 21, 6)
+        record.writeUIntBE(1, 15, 6)
         await redis.hset(ops.ops, nameOf(succeeded), record)
       },
       'and ended at 1',
@@ -572,19 +589,22 @@ describe('the operations of a tracked queue', () => {
       'is in no index',
       'operation-index',
       async ({ redis, ops, nameOf, queued }) => {
-        const [index] = await redis.keys(`${ops.opsOfPrefix.replace(/[{}]/g, '?')}*`)
-        await redis.zrem(index!, nameOf(queued))
+        const places = await redis.zrange(ops.opsOf, '0', '-1')
+        await redis.zrem(ops.opsOf, places.find((place) => place.endsWith(` ${nameOf(queued)}`))!)
       },
       'it does not stand in the index',
     ],
     [
       'is in an index, but not there',
       'operation-index',
-      async ({ redis, ops }) => {
-        const [index] = await redis.keys(`${ops.opsOfPrefix.replace(/[{}]/g, '?')}*`)
-        await redis.zadd(index!, 1, 'nothing')
-      },
+      ({ redis, ops }) => redis.zadd(ops.opsOf, '0', '6 acme/k d1234 nothing'),
       'which is not there',
+    ],
+    [
+      'is kept, but not counted as such',
+      'operation-counts',
+      ({ redis, ops }) => redis.hset(ops.opCounts, 'kept', 1),
+      '1 have ended and are kept by their count, 3 by their list',
     ],
     [
       'was counted in its minute only',

@@ -12,7 +12,7 @@ local reply = {tostring(now)}
 local some = redis.call('HRANDFIELD', KEYS[1], 100, 'WITHVALUES')
 for i = 1, #some, 2 do
   if string.byte(some[i + 1]) == 2 then
-    local token = string.match(some[i + 1], '^%S+ ([^%s\\30]+)', 28)
+    local token = string.match(some[i + 1], '^%S+ ([^%s\\30]+)', 22)
     reply[#reply + 1] = some[i]
     reply[#reply + 1] = redis.call('ZSCORE', KEYS[2], token or '') or '0'
   end
@@ -71,9 +71,7 @@ export async function noteOperations({ own, bus, plan, queues, history }) {
       const { status, attempts } = await bus.operations.get(`${queue}.${name}`)
       records.push([name, status, attempts])
     }
-    let indexed = 0
-    for (const key of await own.keys(`${plan.namespace}:*`))
-      if (key.startsWith(keys.opsOfPrefix)) indexed += await own.zcard(key)
+    const indexed = await own.zcard(keys.opsOf)
     const { total } = await bus.operations.stats(queue)
     history.add('operations', { t: nowUs(), queue, track: options.track, records, total, indexed })
   }

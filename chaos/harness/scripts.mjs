@@ -74,7 +74,7 @@ export const valuesOf = { ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle:
 
 const sizes = {
   settle: sizeOfSettle,
-  inputs: (words) => 1 + 2 * Number(words[0]),
+  inputs: (words) => 2 + 2 * (Number(words[0]) + Number(words[1 + 2 * Number(words[0])])),
   accept: (words) => 6 + 2 * Number(words[5]),
   claim: () => 7,
   ended: (words) => 1 + 8 * Number(words[0]),

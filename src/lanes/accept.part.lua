@@ -12,15 +12,17 @@
 --         {'outdated', revision} the subscription has changed: match again; nothing written
 --         {'gone'}               there is no such store, or one of an earlier subscription of that name; nothing written
 
--- Act: what is shown of the inputs of the events that follow, of a tracked queue. It has no reply.
+-- Act: what is shown of the inputs of the events that follow, of a tracked queue, and their operations. It has no reply.
 --
 -- Words  inputs  how many follow, each: id, what is shown instead of its data
+--        events  how many follow, each of those that the act accept will have: operation, its place in the index (operations.part.lua)
 function acts.inputs()
   return function(at)
     local said = {}
     for i = 1, tonumber(argv[at]) do said[argv[at + 2 * i - 1]] = argv[at + 2 * i] end
-    if track then track.inputs(said) end
-    return nil, at + 1 + 2 * argv[at], 0
+    local events_at = at + 1 + 2 * argv[at]
+    if track then track.inputs(said, events_at) end
+    return nil, events_at + 1 + 2 * argv[events_at], 0
   end
 end
 
@@ -77,7 +79,7 @@ function acts.accept()
           break
         end
         entered = entered + 1
-        if track then track.enters(match(item, '^%S+'), item) end
+        if track then track.enters(item, i) end
         if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, keys[i])) then
           line_up(lane, item, 0)
           if turn_of[lane] or gave[lane] then ready = ready + 1 end

@@ -1,6 +1,7 @@
 /** What can be done in a store with others in one call: settle held items, take events in, claim. work.lua does it. */
 import type { Redis } from 'ioredis'
 import { defineScript, runScript, type WrittenArgs, writeArg, writeArgs } from '../redis/script.ts'
+import { routedOperation } from './operation.ts'
 import {
   claimPart,
   inputWords,
@@ -154,8 +155,19 @@ function acceptWords({ revision, born, first, last, items, inputs }: Accept, fie
   for (const { lane, item } of items) text += laneArg(lane) + writeArg(item)
   count += 2 * items.length
   if (!inputs) return { text, count }
-  const before = writeArgs(['inputs', ...inputWords(inputs)])
+  const before = operationWords(items, inputs)
   return { text: before.text + text, count: before.count + count }
+}
+
+/** What is said of the events of a tracked queue. */
+function operationWords(items: readonly AcceptedItem[], inputs: readonly ShownInput[]): WrittenArgs {
+  let { text, count } = writeArgs(['inputs', ...inputWords(inputs), items.length])
+  for (const { lane, item } of items) {
+    const { name, place } = routedOperation(lane, item)
+    text += writeArg(name) + writeArg(place)
+  }
+  count += 2 * items.length
+  return { text, count }
 }
 
 const claimWords = ({ token = '', n, leaseMs, worker, start, idleName = '' }: Claim, field: string): WrittenArgs =>

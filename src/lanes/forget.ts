@@ -35,7 +35,7 @@ export async function forgetEnded(
       steps += 1
       const forgotten = await runScript(redis, forgetScript, { keys, most: perStep })
       if (forgotten > 0) operations.set(queue, (operations.get(queue) ?? 0) + forgotten)
-      if (forgotten === perStep) having.push([queue, keys])
+      if (forgotten >= perStep) having.push([queue, keys])
     }
     left = having
   }

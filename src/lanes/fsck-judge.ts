@@ -259,10 +259,14 @@ export class StoreJudge {
         return this.#operations.takeOperation(row)
       case 'opsEnded':
         return this.#operations.takeListed(second)
+      case 'opItems':
+        return this.#operations.takeItem(name)
+      case 'opsOf':
+        return this.#operations.takePlace(name)
       case 'opNotes':
         return this.#operations.takeNote(name)
       case 'opCounts':
-        return this.#operations.takeCounts(second, row.slice(2))
+        return this.#operations.takeCounts(second, Number(third), row.slice(3))
       case 'forget':
         return suspect('queue-remembered', `field ${shown(name)}`, 'it is to be forgotten, but not there')
     }

@@ -31,6 +31,9 @@ export class OperationJudge {
   readonly #local: Finding[] = []
   readonly #operations = new Map<string, Seen>()
   readonly #listed = new Set<string>()
+  #listedCount = 0
+  /** How many are listed, as the store counts them. */
+  #kept = 0
 
   constructor(queue: string) {
     this.#queue = queue
@@ -50,21 +53,40 @@ export class OperationJudge {
     if (indexed === '0') suspect('operation-index', 'it does not stand in the index of its object')
   }
 
+  /** "<ms> <operation>…", those that ended together. */
   takeListed(text: string): void {
-    this.#listed.add(text)
+    const [ms, ...names] = text.split(' ')
+    for (const name of names) this.#listed.add(`${ms} ${name}`)
+    this.#listedCount += names.length
   }
 
+  /** Of no record. */
+  takeItem(name: string): void {
+    this.#suspect(this.#local, 'operations', name, 'what it is about is kept, but it is not there')
+  }
+
+  takePlace(place: string): void {
+    const problem = `it names the operation ${shown(place.slice(place.lastIndexOf(' ') + 1))}, which is not there`
+    this.#local.push({
+      check: 'operation-index',
+      where: `place ${shown(place)} of queue ${shown(this.#queue)}`,
+      problem,
+    })
+  }
+
+  /** Of no record. */
   takeNote(name: string): void {
     this.#suspect(this.#local, 'operations', name, 'its handler has said something, but it is not there')
   }
 
   /** `total` and minutes, each "<succeeded> <failed> <cancelled> …". */
-  takeCounts(total: string, minutes: readonly string[]): void {
+  takeCounts(total: string, kept: number, minutes: readonly string[]): void {
+    this.#kept = kept
     const all = total.split(' ').slice(0, 3).map(Number)
     const sum = [0, 1, 2].map((i) => minutes.reduce((n, text) => n + Number(text.split(' ')[i]), 0))
     if (sum.every((n, i) => n <= all[i]!)) return
     const problem = `the last 24 hours have ${sum.join(', ')} ended operations, all time has ${all.join(', ')}`
-    this.#local.push({ check: 'operation-counts', where: `queue ${shown(this.#queue)}`, problem })
+    this.#local.push(this.#miscounted(problem))
   }
 
   get local(): readonly Finding[] {
@@ -74,6 +96,10 @@ export class OperationJudge {
   /** To be asked when everything was taken in. `places`: item → where it is. */
   whole(places: ReadonlyMap<string, string>): Finding[] {
     const findings: Finding[] = []
+    if (this.#kept !== this.#listedCount)
+      findings.push(
+        this.#miscounted(`${this.#kept} have ended and are kept by their count, ${this.#listedCount} by their list`),
+      )
     const placeOf = new Map([...places].map(([id, place]) => [operationName(id), place]))
     for (const [name, { state, endedMs, isMarked }] of this.#operations) {
       const place = placeOf.get(name) ?? ''
@@ -84,6 +110,10 @@ export class OperationJudge {
         this.#suspect(findings, 'operations', name, 'it has ended, but is never forgotten')
     }
     return findings
+  }
+
+  #miscounted(problem: string): Finding {
+    return { check: 'operation-counts', where: `queue ${shown(this.#queue)}`, problem }
   }
 
   #suspect(to: Finding[], check: FsckCheck, name: string, problem: string): void {

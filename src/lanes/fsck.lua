@@ -20,12 +20,12 @@
 --   'forget'      {field}: of nothing that is remembered
 --   'ops'         {operation, state, when it was queued, began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
 --                 cancelled: 1 or 0}; {operation} when its record cannot be read
---   'opsEnded'    {place, "<ms> <operation>"}
---   'opNotes'     {operation}: of no record
---   'opCounts'    {'total', what it says, what the minutes say…}
+--   'opsEnded'    {place, "<ms> <operation>…"}
+--   'opNotes', 'opItems'  {operation}: of no record
+--   'opsOf'       {place}: of no operation that is there, or stands elsewhere
+--   'opCounts'    {'total', what it says, how many have ended and are kept, what the minutes say…}
 --   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
 --   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
---   'opsOf'       the key of that name: {operation}, the first in it that has no record
 --
 -- An item is described: "<id> <lane> <bytes> <priority> <tenant by its envelope or -> <attempts> <key or ->", or "? <bytes>" when it cannot
 -- be read.
@@ -182,13 +182,18 @@ end
 -- Of a queue that is not tracked there are none.
 local base = sub(store, 1, -6)
 
+local function place_in_index(name)
+  local item = redis.call('HGET', base .. 'opItems', name)
+  return item and track.place_of(item, name), item
+end
+
 local function operation_row(name, record)
-  if #record < 27 then return {name, '0'} end
-  local state, _, _, queued, began, ended = struct.unpack('>BI4I4I6I6I6', record)
-  local header = match(record, '^[^\30]*\30([^\30]*)\30', 28)
-  if not header then return {name, '0'} end
-  local index, mark = track.index_of(header), redis.call('HEXISTS', base .. 'opCancels', name)
-  local indexed = index and (redis.call('ZSCORE', index, name) and '1' or '0') or '-'
+  local place, item = place_in_index(name)
+  local queued = match(item or '', '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n[^\n]*\n')
+  if not queued or not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
+  local state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record)
+  local mark = redis.call('HEXISTS', base .. 'opCancels', name)
+  local indexed = place ~= '' and (redis.call('ZSCORE', base .. 'opsOf', place) and '1' or '0') or '-'
   local row = numbers(state, queued, began, ended)
   insert(row, 1, name)
   insert(row, indexed)
@@ -210,21 +215,23 @@ function sections.opsEnded(from)
 end
 
 function sections.opNotes(from) return scan('HSCAN', base .. 'opNotes', from, without(base .. 'ops')) end
+function sections.opItems(from) return scan('HSCAN', base .. 'opItems', from, without(base .. 'ops')) end
 
-function sections.opCounts()
-  local row = {'total', redis.call('HGET', base .. 'opCounts', 'total') or '0 0 0'}
-  local fields = redis.call('HGETALL', base .. 'opCounts')
-  for i = 1, #fields, 2 do
-    if fields[i] ~= 'total' then row[#row + 1] = fields[i + 1] end
-  end
-  return {'', row}
+function sections.opsOf(from)
+  if not track then return {''} end
+  return scan('ZSCAN', base .. 'opsOf', from, function(place)
+    local name = match(place, '^.* (.*)$') or ''
+    if redis.call('HEXISTS', base .. 'ops', name) == 0 or place_in_index(name) ~= place then return {place} end
+  end)
 end
 
-function sections.opsOf(_, name)
-  for _, operation in ipairs(redis.call('ZRANGE', base .. 'opsOf:' .. name, 0, 999)) do
-    if redis.call('HEXISTS', base .. 'ops', operation) == 0 then return {'', {operation}} end
+function sections.opCounts()
+  local total, kept = unpack(redis.call('HMGET', base .. 'opCounts', 'total', 'kept'))
+  local row, fields = {'total', total or '0 0 0', kept or '0'}, redis.call('HGETALL', base .. 'opCounts')
+  for i = 1, #fields, 2 do
+    if tonumber(fields[i]) then row[#row + 1] = fields[i + 1] end
   end
-  return {''}
+  return {'', row}
 end
 
 local function stray(prefix, owners, name)

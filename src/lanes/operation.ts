@@ -1,5 +1,6 @@
 /** An operation as a store has it: what becomes of one item of a tracked queue. operations.part.lua writes it. */
-import { createHash } from 'node:crypto'
+
+import { keyOf } from '../envelope.ts'
 
 /** How a queue is tracked. `hides`: some fields are not to be shown, so what was not looked through is not. */
 export interface Track {
@@ -73,8 +74,32 @@ export const storedLine = (line: string, most: number): string =>
 /** An operation is named by its item: the event that it is, or what is behind the dot of its id. */
 export const operationName = (itemId: string): string => itemId.slice(itemId.indexOf('.') + 1)
 
-/** The index of what has happened to an object, "<tenant>/<key>". */
-export const objectIndex = (object: string): string => createHash('sha1').update(object).digest('hex').slice(0, 24)
+const keyStart = '","key":"'
+
+/** The key of an item's envelope; undefined without one. */
+function keyIn(item: string): string | undefined {
+  const headerAt = item.indexOf('\n') + 1
+  const start = item.indexOf(keyStart, headerAt)
+  if (start === -1 || start > item.indexOf('\n', headerAt)) return undefined
+  const key = item.slice(start + keyStart.length, item.indexOf('"', start + keyStart.length))
+  if (!key.includes('\\')) return key
+  const escaped = keyOf(item.slice(headerAt))
+  // Scripts do not read half of a surrogate pair.
+  return escaped?.isWellFormed() ? escaped : undefined
+}
+
+/** Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index; '' without a key. */
+export function routedOperation(lane: string, item: string): { name: string; place: string } {
+  const idEnd = item.indexOf(' ')
+  const name = operationName(item.slice(0, idEnd))
+  const key = keyIn(item)
+  if (key === undefined) return { name, place: '' }
+  const object = `${lane}/${key}`
+  const msAt = idEnd + `0 ${lane} 0 0 `.length + 1
+  const ms = item.slice(msAt, item.indexOf(' ', msAt))
+  const digits = String.fromCharCode(96 + ms.length)
+  return { name, place: `${Buffer.byteLength(object)} ${object} ${digits}${ms} ${name}` }
+}
 
 /** Ended operations are kept for so long; inputs and outputs up to this size. */
 export const operationLimits = {

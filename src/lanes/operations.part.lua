@@ -2,16 +2,20 @@
 -- of this is run.
 --
 -- Beside the store, each under its key with another last word:
---   ops           hash  operation -> its record; an item's operation is its id, without "<queue>."
---   opNotes       hash  operation -> "<progress>\30<line>\30…", what its handler has said
---   opsEnded      list  "<ms> <operation>" in the order in which they ended
---   opsOf:<hash>  zset  operation -> ms at which it was queued, of one object
---   opCounts      hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"
---   opCancels     hash  operation -> ms: someone wants it cancelled, and its item is still there
---   opsWake       channel on which those who wait for an end hear of it
+--   ops        hash  operation -> its record; an item's operation is its id, without "<queue>."
+--   opItems    hash  operation -> its item as it entered, with what is shown of its data
+--   opsOf      zset  places of all operations with a key, by their texts: object, when it was queued, operation (place_of)
+--   opNotes    hash  operation -> "<progress>\30<line>\30…", what its handler has said
+--   opsEnded   list  "<ms> <operation> <operation>…" in the order in which they ended
+--   opCounts   hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"; 'kept' -> how many
+--                    are in opsEnded
+--   opCancels  hash  operation -> ms: someone wants it cancelled, and its item is still there
+--   opsWake    channel on which those who wait for an end hear of it
 --
--- A record: state, version, attempts begun, ms at which it was queued, last begun, ended, packed; then
--- "<worker> <token>\30<header line of its envelope>\30<input>\30<output or error>".
+-- A record: state, version, attempts begun, ms at which it last began and ended, packed; then "<worker> <token>\30<output or error>".
+--
+-- What stays of an operation is written once, when it enters. Those that are claimed or done together mostly have the same record, so what
+-- becomes of it is worked out once for all of them: texts are looked up, not taken apart.
 --
 -- track_mode: 'all'; 'failures', of those that succeed only counts are kept; 'ending', it is not tracked any more, and what has a record ends.
 
@@ -22,18 +26,24 @@ local function track_operations()
   track = {}
   local match, find = string.match, string.find
   local base = sub(store, 1, -6)
-  local ops, notes, ended_ones, marks = base .. 'ops', base .. 'opNotes', base .. 'opsEnded', base .. 'opCancels'
-  local counts = base .. 'opCounts'
-  local head_format, head_bytes = '>BI4I4I6I6I6', 27
+  local ops, kept_items, index, notes = base .. 'ops', base .. 'opItems', base .. 'opsOf', base .. 'opNotes'
+  local ended_ones, marks, counts = base .. 'opsEnded', base .. 'opCancels', base .. 'opCounts'
+  local head_format, head_bytes = '>BI4I4I6I6', 21
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
   local keep_ms, most_ended, most_input, minutes = 86400000, 1000000, 16384, 1440
+  -- Those that ended together are forgotten together, but not so many that a call which ends one of them takes long.
+  local most_together = 20
 
-  -- A record, as it is worked on here: a list is made faster than so many fields.
-  local STATE, VERSION, ATTEMPTS, QUEUED, BEGAN, ENDED, WORKER, TOKEN, BODY, RESULT, IS_CHANGED, IS_GONE = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12
-  -- Operation -> its record; false where there is none. BODY: "<header>\30<input>\30"; RESULT: output or error.
+  -- Id of an item -> the record of its operation, of those that are looked at one by one; false where there is none.
   local records = {}
-  -- Operations, in this order: changed, with their records; entered, with their indexes; ended.
-  local changes, entered, ended = {}, {}, {}
+  -- To be written, before anybody looks: items that have entered, and where among the words something is said of them, 0 for nowhere;
+  -- operation, record, ….
+  local entering, said_at, count_of_entering, written, count_of_written = {}, {}, 0, {}, 0
+  -- Values that were written of records.
+  local changes = 0
+  -- Operations that have ended; of these, those that are gone at once; those without an input.
+  local ended, gone, dropped = {}, {}, {}
+  local keeps_no_success = track_mode == 'failures'
   local finished, took = {0, 0, 0}, {}
   local count_of_marks
   -- Four to each doubling: percentiles are right to a tenth.
@@ -44,130 +54,252 @@ local function track_operations()
     return dot and sub(id, dot + 1) or id
   end
 
-  local function unpacked(text)
-    local state, version, attempts, queued_at, began_at, ended_at = struct.unpack(head_format, text)
-    local worker, token, at = match(text, '^(%S+) ([^\30]*)\30()', head_bytes + 1)
-    local body, result
-    -- Mostly it has no result yet.
-    if byte(text, -1) == 30 then body, result = sub(text, at), '' else body, result = match(text, '^([^\30]*\30[^\30]*\30)(.*)$', at) end
-    return {state, version, attempts, queued_at, began_at, ended_at, worker, token, body, result, false, false}
+  local function packed(state, version, attempts, began, ended_at, worker, token, result)
+    return struct.pack(head_format, state, version, attempts, began, ended_at) .. worker .. ' ' .. token .. '\30' .. result
   end
 
-  local function load_names(names)
-    local missing = {}
-    for i = 1, #names do
-      if records[names[i]] == nil then records[names[i]], missing[#missing + 1] = false, names[i] end
+  local function unpacked(record)
+    local state, version, attempts, began, ended_at = struct.unpack(head_format, record)
+    return state, version, attempts, began, ended_at, match(record, '^(%S+) ([^\30]*)\30(.*)$', head_bytes + 1)
+  end
+
+  -- Of those that have just entered. It has more than 64 bytes: a hash with such a value is a table from its first field on.
+  local fresh = packed(queued, 1, 0, 0, 0, '-', string.rep('-', 44), '')
+
+  -- The values of some fields of a hash, of any number.
+  local function values_of(key, fields)
+    if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', key, unpack(fields)) or {} end
+    local values = {}
+    for from = 1, #fields, 1000 do
+      for _, value in ipairs(redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, #fields)))) do values[#values + 1] = value end
     end
-    for from = 1, #missing, 1000 do
-      for i, text in ipairs(redis.call('HMGET', ops, unpack(missing, from, math.min(from + 999, #missing)))) do
-        if text then records[missing[from + i - 1]] = unpacked(text) end
-      end
-    end
+    return values
   end
-
-  -- Of any number, with one look.
-  function track.load(ids)
-    local names = {}
-    for i = 1, #ids do names[i] = operation_of(ids[i]) end
-    load_names(names)
-  end
-
-  -- The record of an item, false without one; and what it is called.
-  local function record_of(id)
-    local name = operation_of(id)
-    if records[name] == nil then load_names({name}) end
-    return records[name], name
-  end
-
-  local function writes(record, name)
-    if record[IS_CHANGED] then return end
-    record[IS_CHANGED] = true
-    changes[#changes + 1], changes[#changes + 2] = name, record
-  end
-
-  local function moves(record, name, state)
-    writes(record, name)
-    record[STATE], record[VERSION] = state, record[VERSION] + 1
-  end
-
-  -- It ends, once: who has ended already stays as it is.
-  local function ends(id, state, result)
-    local record, name = record_of(id)
-    local before = record and record[STATE]
-    if not before or before >= succeeded then return end
-    moves(record, name, state)
-    record[ENDED], record[RESULT], record[TOKEN] = now, result or '', '-'
-    finished[state - running] = finished[state - running] + 1
-    ended[#ended + 1] = name
-    if before == running then
-      -- Not above 0 it is 0, and not -0, which is another text.
-      local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - record[BEGAN])) - 0.000001))
-      took[bucket] = (took[bucket] or 0) + 1
-    end
-    record[IS_GONE] = state == succeeded and track_mode == 'failures'
-  end
-
-  local function back_in_line(id, attempts, result)
-    local record, name = record_of(id)
-    if not record or record[STATE] ~= running then return end
-    moves(record, name, queued)
-    record[ATTEMPTS], record[RESULT], record[TOKEN] = record[ATTEMPTS] + attempts, result or record[RESULT], '-'
-    if record[ATTEMPTS] == 0 then record[BEGAN], record[WORKER] = 0, '-' end
-  end
-
-  local function header_of(record) return match(record[BODY], '^[^\30]*') end
 
   -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
-  -- secret is not shown.
-  function track.inputs(said) track.said = said end
+  -- secret is not shown. And behind which of the words operations and places begin.
+  local words, said, places_said = ARGV, nil, nil
 
-  local function input_of(id, data)
-    local said = track.said
-    if said and said[id] then return said[id] end
-    if not said and track_hides == '1' or #data > most_input then return '' end
-    return data
+  local function without_data(item) return match(item, '^[^\n]*\n[^\n]*\n') end
+
+  -- An item with what is shown of its data.
+  local function shown(item)
+    local instead = said and said[match(item, '^%S+')]
+    if instead then return without_data(item) .. instead end
+    if not said and track_hides == '1' then return without_data(item) end
+    if #item <= most_input then return item end
+    local rest = without_data(item)
+    return #item - #rest <= most_input and item or rest
   end
 
-  -- An item comes into the queue: its operation begins.
-  function track.enters(id, item)
-    if track_mode == 'ending' then return end
+  -- Where operations of an object begin in the index: no object begins as another one does, for its bytes are counted. And where one of them
+  -- stands: times of more digits, of which a letter tells, are behind those of fewer. operation.ts writes the same.
+  function track.first_place(object) return #object .. ' ' .. object .. ' ' end
+  function track.place(object, ms, name) return track.first_place(object) .. string.char(96 + #ms) .. ms .. ' ' .. name end
+
+  -- The key in the header of an item; nil without one.
+  local function key_in(item, header_at)
+    local start = find(item, '","key":"', header_at, true)
+    if not start or start > find(item, '\n', header_at, true) then return nil end
+    local key = sub(item, start + 9, find(item, '"', start + 9, true) - 1)
+    if not find(key, '\\', 1, true) then return key end
+    local is_read, header = pcall(cjson.decode, match(item, '^[^\n]*', header_at))
+    return is_read and type(header.key) == 'string' and header.key or nil
+  end
+
+  -- Where the operation of an item stands in the index; '' without a key. Its tenant is its lane.
+  function track.place_of(item, name)
+    local lane, ms, header_at = match(item, '^%S+ %d+ (%S+) %d+ %d+ (%d+) [^\n]*\n()')
+    local key = key_in(item, header_at)
+    return key and track.place(lane .. '/' .. key, ms, name) or ''
+  end
+
+  local function operation_and_place(item)
+    local name = operation_of(match(item, '^%S+'))
+    return name, track.place_of(item, name)
+  end
+
+  local function lay_entered()
+    if count_of_entering == 0 then return end
+    local items, places, at_place, at_record = {}, {}, 0, count_of_written
+    local shows_all = said and not next(said) or not said and track_hides == '0'
+    for i = 1, count_of_entering do
+      local item, at, name, place = entering[i], said_at[i], nil, nil
+      -- Who routes it says them: to find them out takes a third of all its time here.
+      if at > 0 then name, place = words[at], words[at + 1] else name, place = operation_and_place(item) end
+      if place ~= '' then
+        places[at_place + 1], places[at_place + 2] = '0', place
+        at_place = at_place + 2
+      end
+      items[2 * i - 1], items[2 * i] = name, shows_all and #item <= most_input and item or shown(item)
+      written[at_record + 1], written[at_record + 2] = name, fresh
+      at_record = at_record + 2
+    end
+    count_of_written, entering, said_at, count_of_entering = at_record, {}, {}, 0
+    in_pieces('HSET', kept_items, items)
+    in_pieces('ZADD', index, places)
+  end
+
+  local function write_records()
+    lay_entered()
+    if count_of_written == 0 then return end
+    in_pieces('HSET', ops, written)
+    written, count_of_written, changes = {}, 0, changes + count_of_written
+  end
+
+  local function operations_of(ids)
+    -- Events that were routed are called as their items are.
+    if not find(table.concat(ids, ' '), '.', 1, true) then return ids end
+    local names = {}
+    for i = 1, #ids do names[i] = operation_of(ids[i]) end
+    return names
+  end
+
+  -- Operations of some items, of any number, and their records; false where there is none.
+  local function look(ids)
+    write_records()
+    records = {}
+    local names = operations_of(ids)
+    return names, values_of(ops, names)
+  end
+
+  -- With one look for those that are looked at one by one then.
+  function track.load(ids)
+    local _, found = look(ids)
+    for i = 1, #ids do records[ids[i]] = found[i] end
+  end
+
+  -- The record of an item, false without one; and what its operation is called.
+  local function record_of(id)
     local name = operation_of(id)
-    local attempts, enqueued, header_at = match(item, '^%S+ %d+ %S+ (%d+) %d+ (%d+) [^\n]*\n()')
-    local header_end = find(item, '\n', header_at, true)
-    local header = sub(item, header_at, header_end - 1)
-    local body = header .. '\30' .. input_of(id, sub(item, header_end + 1)) .. '\30'
-    local record = {queued, 0, tonumber(attempts), tonumber(enqueued), 0, 0, '-', '-', body, '', false, false}
-    records[name] = record
-    entered[#entered + 1], entered[#entered + 2] = name, track.index_of(header) or false
-    moves(record, name, queued)
-    return record
+    if records[id] == nil then
+      write_records()
+      records[id] = redis.call('HGET', ops, name)
+    end
+    return records[id], name
+  end
+
+  -- What is written last of an operation counts.
+  local function becomes(id, name, record)
+    records[id], written[count_of_written + 1], written[count_of_written + 2] = record, name, record
+    count_of_written = count_of_written + 2
+  end
+
+  -- A record when it has ended, once, but for its result; false when it has ended before. And when it began, if it ran.
+  local function end_of(record, state)
+    local before, version, attempts, began, _, worker = unpacked(record)
+    if before >= succeeded then return false end
+    return packed(state, version + 1, attempts, began, now, worker, '-', ''), before == running and began
+  end
+
+  local function count_end(state, began, times)
+    finished[state - running] = finished[state - running] + times
+    if not began then return end
+    -- Not above 0 it is 0, and not -0, which is another text.
+    local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - began)) - 0.000001))
+    took[bucket] = (took[bucket] or 0) + times
+  end
+
+  local function ends(id, state, result)
+    local record, name = record_of(id)
+    if not record then return end
+    local after, began = end_of(record, state)
+    if not after then return end
+    becomes(id, name, after .. (result or ''))
+    ended[#ended + 1] = name
+    count_end(state, began, 1)
+  end
+
+  local function back_in_line(id, more_attempts, reason)
+    local record, name = record_of(id)
+    if not record then return end
+    local state, version, attempts, began, _, worker, _, result = unpacked(record)
+    if state ~= running then return end
+    attempts = attempts + more_attempts
+    if attempts == 0 then began, worker = 0, '-' end
+    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', reason or result))
+  end
+
+  function track.inputs(inputs, at)
+    lay_entered()
+    said, places_said = inputs, at
+  end
+
+  -- An item comes into the queue, the i-th of those of which was said something: its operation begins.
+  function track.enters(item, i)
+    if track_mode == 'ending' then return end
+    count_of_entering = count_of_entering + 1
+    entering[count_of_entering], said_at[count_of_entering] = item, places_said and i and places_said + 2 * i - 1 or 0
+  end
+
+  -- One that was there before its queue was tracked. Answers its record, if it is to have one.
+  local function enters_late(item)
+    if track_mode == 'ending' then return false end
+    track.enters(item)
+    local attempts = match(item, '^%S+ %d+ %S+ (%d+) ')
+    return attempts == '0' and fresh or packed(queued, 1, tonumber(attempts), 0, 0, '-', '-', '')
+  end
+
+  local function begin(record, worker, token)
+    local state, version, attempts, _, _, _, _, result = unpacked(record)
+    return state == queued and packed(running, version + 1, attempts + 1, now, 0, worker, token, result)
   end
 
   function track.begins(ids, items, worker, token)
-    track.load(ids)
+    local names, found = look(ids)
+    for i = 1, #ids do found[i] = found[i] or enters_late(items[i]) end
+    lay_entered()
+    local begun, at = {[false] = false}, count_of_written
     for i = 1, #ids do
-      local record, name = record_of(ids[i])
-      -- Those that were there before their queue was tracked have none yet.
-      record = record or track.enters(ids[i], items[i])
-      if record and record[STATE] == queued then
-        moves(record, name, running)
-        record[ATTEMPTS], record[BEGAN], record[WORKER], record[TOKEN] = record[ATTEMPTS] + 1, now, worker, token
+      local record = found[i]
+      local after = begun[record]
+      if after == nil then
+        after = begin(record, worker, token)
+        begun[record] = after
+      end
+      if after then
+        written[at + 1], written[at + 2] = names[i], after
+        at = at + 2
       end
     end
+    count_of_written = at
+  end
+
+  -- Items are done, of a lease or taken for good: with these outputs, where there are some.
+  function track.done(ids, outputs)
+    local names, found = look(ids)
+    if track.has_marks() then
+      in_pieces('HDEL', marks, names)
+      count_of_marks = nil
+    end
+    local after_of, began_at, times, at, at_end = {[false] = false}, {}, {}, count_of_written, #ended
+    for i = 1, #ids do
+      local record, name = found[i], names[i]
+      local after = after_of[record]
+      if after == nil then
+        after, began_at[record] = end_of(record, succeeded)
+        after_of[record], times[record] = after, 0
+      end
+      if after then
+        written[at + 1], written[at + 2], ended[at_end + 1] = name, after .. (outputs[i] or ''), name
+        at, at_end, times[record] = at + 2, at_end + 1, times[record] + 1
+        if keeps_no_success then gone[name] = true end
+      end
+    end
+    count_of_written = at
+    for record, n in pairs(times) do count_end(succeeded, began_at[record], n) end
   end
 
   -- Taken for good: begun and done in one step.
   function track.pops(ids, items, worker)
     track.begins(ids, items, worker, '-')
-    for i = 1, #ids do ends(ids[i], succeeded) end
+    track.done(ids, {})
   end
 
-  function track.succeeds(id, output) ends(id, succeeded, output) end
   function track.fails(id, reason) ends(id, failed, reason) end
   -- To have memory again: its input goes with it.
   function track.drops(id, reason)
-    local record = record_of(id)
-    if record then record[BODY] = header_of(record) .. '\30\30' end
+    dropped[#dropped + 1] = operation_of(id)
     ends(id, failed, reason)
   end
   function track.cancels(id, reason) ends(id, cancelled, reason) end
@@ -179,26 +311,29 @@ local function track_operations()
   -- A person wants it to be tried anew.
   function track.begins_anew(id, item)
     local record, name = record_of(id)
-    record = record or track.enters(id, item)
-    if not record or record[STATE] ~= failed then return end
-    moves(record, name, queued)
-    record[ATTEMPTS], record[BEGAN], record[ENDED], record[WORKER], record[RESULT] = 0, 0, 0, '-', ''
+    record = record or enters_late(item)
+    if not record then return end
+    local state, version = unpacked(record)
+    if state ~= failed then return end
+    becomes(id, name, packed(queued, version + 1, 0, 0, 0, '-', '-', ''))
     redis.call('HDEL', notes, name)
   end
 
   -- It is held under another lease.
   function track.holds(id, token)
     local record, name = record_of(id)
-    if not record or record[STATE] ~= running then return end
-    writes(record, name)
-    record[TOKEN] = token
+    if not record then return end
+    local state, version, attempts, began, ended_at, worker, _, result = unpacked(record)
+    if state == running then becomes(id, name, packed(state, version, attempts, began, ended_at, worker, token, result)) end
   end
 
   -- Its state, and the lease under which it runs; nil when there is no such operation, or none any more.
   function track.state(id)
     local record, name = record_of(id)
-    if not record or record[STATE] >= succeeded and record[ENDED] + keep_ms <= now then return nil end
-    return record[STATE], record[TOKEN], name
+    if not record then return nil end
+    local state, _, _, _, ended_at, _, token = unpacked(record)
+    if state >= succeeded and ended_at + keep_ms <= now then return nil end
+    return state, token, name
   end
 
   -- Someone wants something cancelled that is still there.
@@ -213,17 +348,14 @@ local function track_operations()
   -- and ended, worker, whether someone wants it cancelled, header; with its details also input, output or error, and what its handler has
   -- said. One whose lease has lapsed is nobody's: it reads as queued.
   function track.row(name, has_details)
-    local state, token = track.state(name)
-    if not state then return nil end
-    local record = records[name]
+    local item = track.state(name) and redis.call('HGET', kept_items, name)
+    if not item then return nil end
+    local state, version, attempts, began, ended_at, worker, token, result = unpacked(records[name])
     local lapses = state == running and tonumber(redis.call('ZSCORE', KEYS[7], token) or 0)
-    local reads_as = lapses and lapses <= now and queued or state
-    local row = {name, numeral(reads_as), numeral(record[VERSION]), numeral(record[ATTEMPTS]), numeral(record[QUEUED]),
-      numeral(record[BEGAN]), numeral(record[ENDED]), record[WORKER], track.wants_cancelled(name) and '1' or '0', header_of(record)}
-    if has_details then
-      row[11], row[12] = match(record[BODY], '\30([^\30]*)\30$'), record[RESULT]
-      row[13] = redis.call('HGET', notes, name) or ''
-    end
+    local queued_at, header, input = match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n([^\n]*)\n(.*)$')
+    local row = {name, numeral(lapses and lapses <= now and queued or state), numeral(version), numeral(attempts), queued_at,
+      numeral(began), numeral(ended_at), worker, track.wants_cancelled(name) and '1' or '0', header}
+    if has_details then row[11], row[12], row[13] = input, result, redis.call('HGET', notes, name) or '' end
     return row
   end
 
@@ -255,23 +387,12 @@ local function track_operations()
     track.cancels(id)
   end
 
-  -- The index of what has happened to an object, by the header of an envelope; nil without a key.
-  function track.index_of(header)
-    if not find(header, ',"key":', 1, true) then return nil end
-    local tenant, key = match(header, '"tenant":"([^"]*)","key":"([^"]*)"')
-    if find(header, '\\', 1, true) then
-      local read_header = cjson.decode(header)
-      tenant, key = read_header.tenant, read_header.key
-    end
-    return key and base .. 'opsOf:' .. sub(redis.sha1hex(tenant .. '/' .. key), 1, 24)
-  end
-
   local function removes(names)
-    for i = 1, #names do
-      local index = track.index_of(header_of(records[names[i]]))
-      if index then redis.call('ZREM', index, names[i]) end
-    end
+    local out = {}
+    for i, item in ipairs(values_of(kept_items, names)) do if item then out[#out + 1] = track.place_of(item, names[i]) end end
+    in_pieces('ZREM', index, out)
     in_pieces('HDEL', ops, names)
+    in_pieces('HDEL', kept_items, names)
     in_pieces('HDEL', notes, names)
   end
 
@@ -283,36 +404,48 @@ local function track_operations()
     if track_mode == 'ending' and track.is_empty() then redis.call('HDEL', store, 'track') end
   end
 
-  -- The oldest of those that have ended, at most so many: those whose time is over, or any. Answers how many.
+  -- 0: it has not.
+  local function when_ended(record) return (select(5, struct.unpack(head_format, record))) end
+
+  -- The oldest of those that have ended, so many or a few more: those whose time is over, or any. Answers how many.
   local function forget(most, any)
-    local length = redis.call('LLEN', ended_ones)
-    local over, names, times = 0, {}, {}
-    local first = redis.call('LINDEX', ended_ones, 0)
-    if not first or not any and length <= most_ended and tonumber(match(first, '^%d+')) + keep_ms > now then return 0 end
-    for _, one in ipairs(redis.call('LRANGE', ended_ones, 0, most - 1)) do
-      local ms, name = match(one, '^(%d+) (.*)$')
-      if not any and length - over <= most_ended and tonumber(ms) + keep_ms > now then break end
-      over = over + 1
-      names[over], times[name] = name, tonumber(ms)
+    local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
+    local function stays(together, before)
+      return not any and kept - before <= most_ended and tonumber(match(together, '^%d+')) + keep_ms > now
     end
-    load_names(names)
-    local gone = {}
-    for name, ms in pairs(times) do
+    if not first or stays(first, 0) then return 0 end
+    local over, pieces, names, times = 0, 0, {}, {}
+    local is_enough = false
+    while not is_enough do
+      local page = redis.call('LRANGE', ended_ones, pieces, pieces + math.min(most, 50) - 1)
+      is_enough = #page == 0
+      for _, together in ipairs(page) do
+        is_enough = over >= most or stays(together, over)
+        if is_enough then break end
+        pieces = pieces + 1
+        local ms = tonumber(match(together, '^%d+'))
+        for name in string.gmatch(together, ' (%S+)') do
+          over = over + 1
+          names[over], times[over] = name, ms
+        end
+      end
+    end
+    local forgotten = {}
+    for i, record in ipairs(values_of(ops, names)) do
       -- One that began anew is not over, or ended again later.
-      local record = records[name]
-      if record and record[STATE] >= succeeded and record[ENDED] == ms then gone[#gone + 1] = name end
+      if record and when_ended(record) == times[i] then forgotten[#forgotten + 1] = names[i] end
     end
-    removes(gone)
-    for i = 1, #gone do records[gone[i]] = false end
-    redis.call('LTRIM', ended_ones, over, -1)
+    removes(forgotten)
+    redis.call('LTRIM', ended_ones, pieces, -1)
+    redis.call('HINCRBY', counts, 'kept', -over)
     return over
   end
 
-  -- Those whose time is over, at most so many. Answers whether there are more.
+  -- Those whose time is over, so many or a few more. Answers whether there are more.
   function track.sweep(most)
     local over = forget(most, false)
     stop_tracking()
-    return over == most
+    return over >= most
   end
 
   -- Whenever they ended. Answers how many.
@@ -336,50 +469,51 @@ local function track_operations()
     return table.concat(words, ' ')
   end
 
-  local function count_ends()
+  -- So many of those that have ended are kept.
+  local function count_ends(more)
     local minute = format('%.0f', math.floor(now / 60000))
-    local before = redis.call('HMGET', counts, 'total', minute)
-    redis.call('HSET', counts, 'total', added(before[1], false), minute, added(before[2], true))
-    if before[2] or redis.call('HLEN', counts) <= minutes + 1 then return end
+    local before = redis.call('HMGET', counts, 'total', minute, 'kept')
+    redis.call('HSET', counts, 'total', added(before[1], false), minute, added(before[2], true), 'kept', format('%.0f', (before[3] or 0) + more))
+    if before[2] or redis.call('HLEN', counts) <= minutes + 2 then return end
     for _, field in ipairs(redis.call('HKEYS', counts)) do
-      if field ~= 'total' and tonumber(field) <= now / 60000 - minutes then redis.call('HDEL', counts, field) end
+      if (tonumber(field) or math.huge) <= now / 60000 - minutes then redis.call('HDEL', counts, field) end
     end
   end
 
+  local function tell_of_ends()
+    local kept, out, over = ended, {}, {}
+    if next(gone) then
+      kept = {}
+      for _, name in ipairs(ended) do
+        local list = gone[name] and out or kept
+        list[#list + 1] = name
+      end
+    end
+    for from = 1, #kept, most_together do
+      over[#over + 1] = format('%.0f ', now) .. table.concat(kept, ' ', from, math.min(from + most_together - 1, #kept))
+    end
+    in_pieces('RPUSH', ended_ones, over)
+    removes(out)
+    count_ends(#kept)
+    redis.call('PUBLISH', base .. 'opsWake', table.concat(ended, ' '))
+  end
+
+  local function drop_inputs()
+    local kept = {}
+    for i, item in ipairs(values_of(kept_items, dropped)) do
+      if item then kept[#kept + 1], kept[#kept + 2] = dropped[i], without_data(item) end
+    end
+    in_pieces('HSET', kept_items, kept)
+  end
+
   function track.save()
-    if #changes == 0 then return end
-    local there, gone, over = {}, {}, {}
-    for i = 1, #changes, 2 do
-      local name, record = changes[i], changes[i + 1]
-      record[IS_CHANGED] = false
-      if record[IS_GONE] then
-        gone[#gone + 1] = name
-      else
-        there[#there + 1], there[#there + 2] = name, struct.pack(head_format, record[STATE], record[VERSION], record[ATTEMPTS], record[QUEUED],
-          record[BEGAN], record[ENDED]) .. record[WORKER] .. ' ' .. record[TOKEN] .. '\30' .. record[BODY] .. record[RESULT]
-      end
-    end
-    in_pieces('HSET', ops, there)
-    for i = 1, #entered, 2 do
-      local name, index = entered[i], entered[i + 1]
-      if index and not records[name][IS_GONE] then redis.call('ZADD', index, records[name][QUEUED], name) end
-    end
-    if #gone > 0 then
-      removes(gone)
-      for i = 1, #gone do records[gone[i]] = false end
-    end
-    if #ended > 0 then
-      local written_now = format('%.0f', now)
-      for i = 1, #ended do
-        if records[ended[i]] then over[#over + 1] = written_now .. ' ' .. ended[i] end
-      end
-      in_pieces('RPUSH', ended_ones, over)
-      count_ends()
-      redis.call('PUBLISH', base .. 'opsWake', table.concat(ended, ' '))
-    end
+    write_records()
+    if changes == 0 then return end
+    if #dropped > 0 then drop_inputs() end
+    if #ended > 0 then tell_of_ends() end
     -- Twice as many as this call can add, so that it never grows by what is over.
-    track.sweep(math.min(1000, 2 + #changes))
-    changes, entered, ended, finished, took = {}, {}, {}, {0, 0, 0}, {}
+    track.sweep(math.min(1000, 2 + changes))
+    changes, ended, gone, dropped, finished, took = 0, {}, {}, {}, {0, 0, 0}, {}
   end
 
   save_operations = track.save

@@ -25,15 +25,7 @@ if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
 if #names > 0 or #tokens > 0 then return {'more'} end
 
 local base = sub(store, 1, -6)
-local operations = redis.call('HRANDFIELD', base .. 'ops', most, 'WITHVALUES')
-if #operations > 0 then track_operations() end
-for i = 1, #operations, 2 do
-  local index = track.index_of(match(operations[i + 1], '^[^\30]*\30([^\30]*)', 28))
-  if index then redis.call('UNLINK', index) end
-  redis.call('HDEL', base .. 'ops', operations[i])
-end
-if #operations > 0 then return {'more'} end
-
 redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle,
-  objects, behind, parked, remembered, forget, base .. 'opNotes', base .. 'opsEnded', base .. 'opCounts', base .. 'opCancels')
+  objects, behind, parked, remembered, forget, base .. 'ops', base .. 'opItems', base .. 'opsOf', base .. 'opNotes', base .. 'opsEnded', base .. 'opCounts',
+  base .. 'opCancels')
 return {'removed'}

@@ -318,7 +318,7 @@ export const noteScript = defineScript({
 
 export type OperationsAsk =
   | { act: 'get'; names: readonly string[] }
-  /** `before`: the last of the page before. */
+  /** `object`: "<tenant>/<key>"; `before`: the last of the page before. */
   | { act: 'of'; object: string; before: { queuedMs: number; name: string } | undefined; most: number }
 
 export interface SeenOperations {

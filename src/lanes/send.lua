@@ -66,7 +66,7 @@ local function enter(id, lane, key, delay, ttl, priority, envelope)
   if is_ordered and key ~= '' then priority = priority .. ' ' .. key end
   local item = table.concat({id, expires, name_of[lane], '0', '0', written_now, priority, '\n' .. envelope}, ' ')
   count('in', 1)
-  if track then track.enters(id, item) end
+  if track then track.enters(item) end
   if delay > 0 then
     redis.call('HSET', later_items, id, item)
     redis.call('ZADD', later, now + delay, id)

@@ -99,15 +99,11 @@ function acts.settle()
     end
     local names, ids, keys = lease.names, lease.ids, lease.keys
     load_all(names)
-    if track then track.load(ids) end
+    if track then track.done(ids, {}) end
     for i = 1, size do
       local lane = loaded[names[i]]
       held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
       if limits and gives(lane) then enters(lane) end
-      if track then
-        track.unmark(ids[i])
-        track.succeeds(ids[i], false)
-      end
       if is_ordered then goes(lane, keys[i]) end
     end
     lease.ids, lease.places, lease.left = {}, {}, 0
@@ -126,19 +122,15 @@ function acts.settle()
     local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
     load_all(names)
     if track then
-      local ids = {}
-      for n = 1, #names do ids[n] = argv[said_at[n]] end
-      track.load(ids)
+      local ids, outputs = {}, {}
+      for n = 1, #names do ids[n], outputs[n] = argv[said_at[n]], step == 2 and argv[said_at[n] + 1] end
+      if is_done then track.done(ids, outputs) else track.load(ids) end
     end
     for n = 1, #names do
       local lane = loaded[names[n]]
       held_of[lane] = held_of[lane] - 1
       if limits and gives(lane) then enters(lane) end
       if is_done then
-        if track then
-          track.unmark(argv[said_at[n]])
-          track.succeeds(argv[said_at[n]], outcome == 'done' and argv[said_at[n] + 1])
-        end
         done[n], left_of[lane] = lease.fields[of_lease[n]], left_of[lane] + 1
         if is_ordered then goes(lane, lease.keys[of_lease[n]]) end
       else

@@ -8,7 +8,7 @@ import { type Duration, durationOf } from '../duration.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { defaultTenant, limits } from '../event.ts'
 import { checkTenant, checkText } from '../event-checks.ts'
-import { type OperationRow, objectIndex, operationLimits } from '../lanes/operation.ts'
+import { type OperationRow, operationLimits } from '../lanes/operation.ts'
 import { cancelScript, type OperationsAsk, operationsScript, type SeenOperations } from '../lanes/scripts.ts'
 import { nowMs } from '../lanes/store.ts'
 import type { LogSource } from '../log/view.ts'
@@ -159,7 +159,7 @@ async function pageOf(ground: OperationsGround, key: string, options: PageOption
   const { tenant = defaultTenant, detail = true, limit = pageSize } = options
   if (!Number.isInteger(limit) || limit < 1 || limit > mostPerPage)
     throw invalid('limit', limit, `must be a whole number from 1 to ${mostPerPage}`)
-  const object = objectIndex(`${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`)
+  const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
   const after = options.cursor === undefined ? undefined : readCursor(options.cursor)
   const queues = await trackedQueues(ground)
   const found = await Promise.all(

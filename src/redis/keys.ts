@@ -80,11 +80,12 @@ export interface TriggerKeys {
 /** What is known of the operations of a tracked queue, in the slot of its store: operations.part.lua makes the same names of its key. */
 export interface OperationKeys {
   readonly ops: string
+  readonly opItems: string
+  readonly opsOf: string
   readonly opNotes: string
   readonly opsEnded: string
   readonly opCounts: string
   readonly opCancels: string
-  readonly opsOfPrefix: string
   readonly opsWake: string
 }
 
@@ -221,15 +222,20 @@ export const keyTable = {
   ops: [
     'hash',
     '24 hours after its end',
-    'Operation of a tracked queue → its record: state, version, attempts, times, worker, header, input, output or error.',
+    'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error.',
+  ],
+  opItems: ['hash', 'with its operation', 'Operation → its item as it entered, with what is shown of its data.'],
+  opsOf: [
+    'zset',
+    'with its operations',
+    'Of operations with a key, by their texts: object, when it was queued, operation.',
   ],
   opNotes: ['hash', 'with its operation', 'Operation → its progress and its last log lines.'],
   opsEnded: ['list', '24 hours', 'Ended operations in the order of their ends, to be forgotten.'],
-  opsOf: ['zset', 'with its operations', 'Of one object (hashed): operation → when it was queued.'],
   opCounts: [
     'hash',
     'total while the queue is registered, minutes 24 hours',
-    'Minute → ended operations by outcome, and how long they took.',
+    'Minute → ended operations by outcome, and how long they took; kept → how many are in opsEnded.',
   ],
   opCancels: ['hash', 'until its item comes up', 'Operation that is to be cancelled → since when.'],
   opsWake: ['channel', 'no storage', 'Hint: these operations have ended.'],
@@ -368,11 +374,12 @@ export function operationKeys(ns: string, queue: string): OperationKeys {
   const base = `${ns}:{queue.${queue}}`
   return {
     ops: `${base}:ops`,
+    opItems: `${base}:opItems`,
+    opsOf: `${base}:opsOf`,
     opNotes: `${base}:opNotes`,
     opsEnded: `${base}:opsEnded`,
     opCounts: `${base}:opCounts`,
     opCancels: `${base}:opCancels`,
-    opsOfPrefix: `${base}:opsOf:`,
     opsWake: `${base}:opsWake`,
   }
 }
@@ -444,9 +451,9 @@ const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'items'],
   ...['dead', 'deadOrder', 'idle', 'objects', 'behind', 'parked', 'remembered', 'forget'],
-  ...['ops', 'opNotes', 'opsEnded', 'opCounts', 'opCancels'],
+  ...['ops', 'opItems', 'opsOf', 'opNotes', 'opsEnded', 'opCounts', 'opCancels'],
 ]
-const queueKeyPrefixes: readonly string[] = ['ranked', 'held', 'opsOf']
+const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
 
 function queueKeyOf(ns: string, key: string): KeyName | undefined {
   const [, itsNs, name = '', of] = queueKeyShape.exec(key) ?? []

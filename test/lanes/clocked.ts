@@ -3,7 +3,7 @@ import { expect } from 'vitest'
 import type { Claim, ClaimReply, Outcome, Settlement } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import type { QueueLimits } from '../../src/lanes/limits.ts'
-import { objectIndex, type Track } from '../../src/lanes/operation.ts'
+import type { Track } from '../../src/lanes/operation.ts'
 import { readRecord, waitingIn } from '../../src/lanes/record.ts'
 import {
   cancelScript,
@@ -155,7 +155,7 @@ export async function clockedStore({
       return (await runScript(redis, operationsScript, { ...ground(), ask, detail: true }))?.rows[0]
     },
     operationsOf: async (object: string, before?: { queuedMs: number; name: string }, most = 100) => {
-      const ask = { act: 'of' as const, object: objectIndex(object), before, most }
+      const ask = { act: 'of' as const, object, before, most }
       const seen = await runScript(redis, operationsScript, { ...ground(), ask, detail: false })
       return seen!.rows.map((row) => row.name)
     },

@@ -15,8 +15,8 @@ const skips: Partial<Definition> = { way: { ordered: true, parks: false } }
 const parks: Partial<Definition> = { way: { ordered: true, parks: true } }
 
 const ofOperations: Bug[] = [
-  ['an end is counted twice', 'finished[state - running] + 1', 'finished[state - running] + 2'],
-  ['one that has ended ends again', 'if not before or before >= succeeded then', 'if not before then'],
+  ['an end is counted twice', 'finished[state - running] + times', 'finished[state - running] + 2 * times'],
+  ['one that has ended ends again', 'if before >= succeeded then return false end', ''],
   [
     'what was cancelled is given',
     'local is_cancelled = track and track.wants_cancelled(id)',

@@ -416,7 +416,6 @@ describe('keys', () => {
     open: `${ofShard.openPrefix}<webhook>:<sequence>`,
     attempts: `${ofShard.attemptsPrefix}<webhook>`,
     replay: `${ofShard.replayPrefix}<id>`,
-    opsOf: `${ofOperations.opsOfPrefix}<sha1>`,
     topicWake: topicWakeChannel('<ns>', '<topic>'),
     answers: answersChannel('<ns>', '<process>'),
     live: `${liveChannelPrefix('<ns>')}<tenant>:<type>`,

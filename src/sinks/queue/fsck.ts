@@ -111,10 +111,6 @@ async function lookAtKeys(
   return (seen?.answers ?? []).flatMap(({ rows }, i): Finding[] => {
     const { key, what } = owned[i]!
     if (rows.length === 0) return []
-    if (what === 'opsOf') {
-      const problem = `it names the operation ${shown(rows[0]![0])}, which is not there`
-      return [{ check: 'operation-index', where: `key ${shown(key)}`, problem }]
-    }
     const problem = what === 'held' ? 'it is held under no lease' : 'its lane has no record'
     return [{ check: 'queue-keys', where: `key ${shown(key)}`, problem }]
   })
