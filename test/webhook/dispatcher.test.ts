@@ -2,9 +2,10 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { type Bus, busbar } from '../../src/bus.ts'
 import { webhookKeys } from '../../src/redis/keys.ts'
-import { Slots } from '../../src/sinks/webhook/dispatcher.ts'
+import { systemClock } from '../../src/runtime/clock.ts'
 import { workScript } from '../../src/sinks/webhook/scripts.ts'
 import { Shard, shardOf } from '../../src/sinks/webhook/shard.ts'
+import { Slots } from '../../src/sinks/webhook/slots.ts'
 import { freshNamespace, plainRedis, redisUrl, testBus, urlWithoutHints } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { startProxy } from '../support/proxy.ts'
@@ -60,14 +61,14 @@ test('who was passed because another one waits is asked when that one takes less
   const asked: string[] = []
   const taker = (name: string) => ({ isSpent: false, fill: () => asked.push(name) > 0 })
   const [a, b, c] = [taker('a'), taker('b'), taker('c')]
-  const slots = new Slots(3, new Map([a, b, c].map((one, i) => [i, one])))
-  expect([slots.take(a, 0, 9), slots.take(a, 0, 9), slots.take(a, 0, 9)]).toEqual([1, 1, 1])
-  expect(slots.take(b, 0, 9)).toBe(0)
+  const slots = new Slots(3, new Map([a, b, c].map((one, i) => [i, one])), systemClock)
+  expect([slots.take(a, 0), slots.take(a, 0), slots.take(a, 0)]).toEqual([1, 1, 1])
+  expect(slots.take(b, 0)).toBe(0)
   slots.release(3)
-  expect(slots.take(c, 0, 9)).toBe(0)
+  expect(slots.take(c, 0)).toBe(0)
   await eventually(() => asked.length > 0)
   asked.length = 0
-  expect(slots.take(b, 0, 1)).toBe(1)
+  expect(slots.take(b, 0)).toBe(1)
   await eventually(() => expect(asked).toContain('c'))
 })
 

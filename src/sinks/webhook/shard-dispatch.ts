@@ -5,7 +5,7 @@
  *   flowing   there may be more: it is asked as soon as a slot is free
  *   closed    nothing is claimed any more
  *
- * One call at a time; what ends meanwhile goes with the next one. A call without an answer is sent again: a claim gets what it had
+ * One call at a time; what ends meanwhile goes with the next one, and while it is in line for slots it waits for its turn. A call without an answer is sent again: a claim gets what it had
  * been given, and what was settled already is stale.
  */
 
@@ -14,14 +14,16 @@ import { Alarm } from '../../lanes/alarm.ts'
 import { storedReason } from '../../lanes/item.ts'
 import { mayPass } from '../../redis/connection.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
+import type { Timer } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 import { Announcements } from './announcements.ts'
 import { type Batch, readBatch } from './batch.ts'
 import { type Attempt, deliver, Endpoints } from './deliver.ts'
-import type { DispatchContext, Slots } from './dispatcher.ts'
+import type { DispatchContext } from './dispatcher.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { Ended, HookFacts, WorkReply } from './scripts.ts'
 import type { Shard } from './shard.ts'
+import { mostPerClaim, type Slots } from './slots.ts'
 import type { Verdict } from './verdict.ts'
 
 type NewClaim = Claim & { token: string }
@@ -33,8 +35,9 @@ interface Posting {
   isFailing: boolean
 }
 
-// A claim's answer has the bodies: so many of a MiB at most.
-const mostPerClaim = 16
+// What has ended waits for its shard's turn until there are so many, and for no longer than this.
+const mostEnded = 2 * mostPerClaim
+const longestEndedMs = 50
 const repeatMs = 100
 // After an answer that says that something is wrong, and not only away.
 const stuckMs = [100, 5_000] as const
@@ -53,6 +56,9 @@ export class ShardDispatch {
   /** Being posted. */
   #held = 0
   #ended: Ended[] = []
+  /** By the monotonic clock: since when the first of them waits. */
+  #endedSince = 0
+  #overdue: Timer | undefined
   #unlisten: (() => void) | undefined
   #dry = false
   #wakes = 0
@@ -113,6 +119,7 @@ export class ShardDispatch {
     this.#closedUntil = network.monotonicMs() + deadlineMs
     this.#unlisten?.()
     this.#alarm.end()
+    this.#callSoon()
     // What is being posted may end; a third of the time is for saying what became of it.
     await within(network, (deadlineMs * 2) / 3, this.#quiet())
     this.#leases.abortAll()
@@ -151,19 +158,32 @@ export class ShardDispatch {
   }
 
   #call(): void {
+    const claim = this.#nextClaim()
+    if (!claim && (this.#ended.length === 0 || this.#mayWait())) return
     const ended = this.#ended
     this.#ended = []
-    const claim = this.#nextClaim()
-    if (ended.length === 0 && !claim) return
     this.#calling = this.#ask(ended, claim).then(() => {
       this.#calling = undefined
       if (this.#ended.length > 0 || !this.isSpent) this.#callSoon()
     })
   }
 
+  /** There are no slots for it, but its turn comes: what has ended goes with its claim. */
+  #mayWait(): boolean {
+    if (this.#closed || this.#ended.length >= mostEnded || !this.#slots.isInLine(this)) return false
+    const { network } = this.#context
+    const leftMs = this.#endedSince + longestEndedMs - network.monotonicMs()
+    if (leftMs > 0)
+      this.#overdue ??= network.after(leftMs, () => {
+        this.#overdue = undefined
+        this.#callSoon()
+      })
+    return leftMs > 0
+  }
+
   #nextClaim(): NewClaim | undefined {
     const { randomness, worker, start, leaseMs } = this.#context
-    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held, mostPerClaim)
+    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held)
     if (n === 0) return undefined
     return { token: randomness.id(), n, leaseMs, worker, start, byHand: true, idleName: this.#idleName }
   }
@@ -268,6 +288,7 @@ export class ShardDispatch {
     const { id, subscription: name, sequence, events } = batch
     this.#leases.ended(lease)
     this.#held -= 1
+    if (this.#ended.length === 0) this.#endedSince = this.#context.network.monotonicMs()
     this.#ended.push({
       ...{ settlement: { token: lease.token, id, outcome }, name, sequence, became, events },
       ...{ attempt: attempt ? JSON.stringify(attempt) : '', disable },
