@@ -10,6 +10,7 @@ import { freshNamespace, plainRedis, redisUrl, testBus, urlWithoutHints } from '
 import { eventually } from '../support/eventually.ts'
 import { startProxy } from '../support/proxy.ts'
 import { startReceiver, toLoopback } from '../support/receiver.ts'
+import { setTallies } from '../support/tallies.ts'
 
 const hooks = 40
 const rounds = 5
@@ -82,7 +83,7 @@ test('a claim of which one batch ends at once renews the lease of the others', a
   for (const name of [hung, bad, good])
     await bus.webhooks.put(name, { ...alone, url: receiver.url, match: name === hung ? 'hung.*' : 'order.*' })
   for (const name of [hung, bad])
-    await plainRedis().hset(`${webhookKeys(namespace, shardOf(name)).hookPrefix}${name}`, { failures: 1 })
+    await setTallies(plainRedis(), webhookKeys(namespace, shardOf(name)), name, () => ({ failures: 1 }))
   await bus.run({ signals: false })
   // It has the one slot of those that fail.
   await bus.publish('hung.up', { n: 0 })

@@ -21,24 +21,23 @@ const mostKnown = 1_000
 
 /** Endpoints as they were described last: read anew only when the text is another one, or a secret has lapsed. */
 export class Endpoints {
-  readonly #known = new Map<
-    string,
-    { hook: HookFacts; untilMs: number; settings: WebhookSettings; secrets: string[] }
-  >()
+  readonly #known = new Map<string, { stored: string; untilMs: number; settings: WebhookSettings; secrets: string[] }>()
 
   of(hook: HookFacts, nowMs: number): Endpoint {
     const known = this.#known.get(hook.name)
-    const isSame =
-      known?.hook.definition === hook.definition && known.hook.secrets === hook.secrets && nowMs < known.untilMs
+    const isSame = known?.stored === hook.stored && nowMs < known.untilMs
     const { settings, secrets } = isSame ? known! : this.#read(hook, nowMs)
     return { settings, secrets, failingSince: hook.failingSince }
   }
 
-  #read(hook: HookFacts, nowMs: number) {
+  #read({ name, stored }: HookFacts, nowMs: number) {
     if (this.#known.size >= mostKnown) this.#known.clear()
-    const settings = settingsOf(JSON.parse(hook.definition) as Record<string, unknown>)
-    const read = { hook, untilMs: lapseOf(hook.secrets, nowMs), settings, secrets: secretsAt(hook.secrets, nowMs) }
-    this.#known.set(hook.name, read)
+    // The definition is the last line.
+    const at = stored.lastIndexOf('\n')
+    const settings = settingsOf(JSON.parse(stored.slice(at + 1)) as Record<string, unknown>)
+    const secrets = stored.slice(0, at)
+    const read = { stored, untilMs: lapseOf(secrets, nowMs), settings, secrets: secretsAt(secrets, nowMs) }
+    this.#known.set(name, read)
     return read
   }
 }

@@ -252,7 +252,7 @@ export class ShardDispatch {
     const { batch, lease } = posting
     if (this.#closed) return this.#endUntried(posting, { kind: 'back' }, 'back')
     // Without a definition nobody knows where to: it is kept until there is one, or it is removed with its webhook.
-    if (!hook?.definition || (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)))
+    if (!hook?.stored || (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)))
       return this.#endUntried(posting, this.#throttle(), 'throttled')
     const endpoint = this.#endpoints.of(hook, this.#nowMs())
     const { poster, randomness } = this.#context
