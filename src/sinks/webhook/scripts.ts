@@ -105,6 +105,7 @@ export const acceptScript = defineScript({
   file: new URL('./accept.lua', import.meta.url),
   parts,
   keys: (input: AcceptInput) => shardKeys(input),
+  keysFrom: ({ keys }) => keys,
   args: ({ replay, partition, deliveries, ...input }) => [
     ...shardArgs(input),
     ...[replay, partition, mostDrops],
@@ -161,6 +162,7 @@ export const workScript = defineScript({
   file: new URL('./work.lua', import.meta.url),
   parts: workParts,
   keys: (input: WorkInput) => shardKeys(input),
+  keysFrom: ({ keys }) => keys,
   args: ({ ended, claim, ...input }) => {
     const claimed = claim && claimAct(claim)
     const settled = settleAct(ended.map(({ settlement }) => settlement))

@@ -18,7 +18,7 @@ import type { Timer } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 import { Announcements } from './announcements.ts'
 import { type Batch, readBatch } from './batch.ts'
-import { type Attempt, deliver, Endpoints } from './deliver.ts'
+import { type Attempt, type DeliverContext, deliver, Endpoints } from './deliver.ts'
 import type { DispatchContext } from './dispatcher.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { Ended, HookFacts, WorkReply } from './scripts.ts'
@@ -53,6 +53,7 @@ export class ShardDispatch {
   readonly #endpoints = new Endpoints()
   readonly #leases: Leases
   readonly #announcements: Announcements
+  readonly #delivering: DeliverContext
   /** Being posted. */
   #held = 0
   #ended: Ended[] = []
@@ -78,7 +79,8 @@ export class ShardDispatch {
     this.#idleName = context.randomness.id()
     this.#alarm = new Alarm(context, () => this.wake())
     this.#announcements = new Announcements(context, shard)
-    const { network, leaseMs } = context
+    const { network, leaseMs, poster, randomness } = context
+    this.#delivering = { poster, randomness, nowMs: () => this.#nowMs() }
     this.#leases = new Leases(network, leaseMs, (tokens) => shard.renew(tokens, leaseMs))
   }
 
@@ -255,14 +257,12 @@ export class ShardDispatch {
     if (!hook?.stored || (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)))
       return this.#endUntried(posting, this.#throttle(), 'throttled')
     const endpoint = this.#endpoints.of(hook, this.#nowMs())
-    const { poster, randomness } = this.#context
-    const context = { poster, randomness, nowMs: () => this.#nowMs() }
-    const delivered = await deliver(context, batch, endpoint, lease.signal)
+    const { signal } = lease
+    const delivered = await deliver(this.#delivering, { batch, endpoint, failingSince: hook.failingSince, signal })
     if (!delivered) return this.#end(posting, this.#throttle(), 'throttled', undefined)
     const { verdict, attempt } = delivered
     // Cut off by close(), or its lease was lost: whether it arrived nobody knows, so it goes out again.
-    if (lease.signal.aborted && verdict.became !== 'delivered')
-      return this.#end(posting, { kind: 'back' }, 'back', undefined)
+    if (signal.aborted && verdict.became !== 'delivered') return this.#end(posting, { kind: 'back' }, 'back', undefined)
     this.#report(batch, attempt)
     const disable = verdict.became === 'back' ? verdict.disable : ''
     this.#end(posting, outcomeOf(verdict), verdict.became, attempt, disable)
@@ -278,9 +278,11 @@ export class ShardDispatch {
     this.#end(posting, outcome, became, undefined)
   }
 
-  #report({ subscription, sequence }: Batch, { at: _at, excerpt: _excerpt, ...attempt }: Attempt): void {
-    const name = attempt.outcome === 'delivered' ? 'webhook.delivered' : 'webhook.failed'
-    this.#context.telemetry.emit(name, { webhook: subscription, sequence, ...attempt })
+  #report({ subscription: webhook, sequence }: Batch, tried: Attempt): void {
+    const { batch, attempt, events, status, problem, tookMs, outcome, againInMs } = tried
+    const name = outcome === 'delivered' ? 'webhook.delivered' : 'webhook.failed'
+    const about = { webhook, sequence, batch, attempt, events, status, problem, tookMs, outcome, againInMs }
+    this.#context.telemetry.emit(name, about)
   }
 
   #end(posting: Posting, outcome: Outcome, became: Ended['became'], attempt: Attempt | undefined, disable = ''): void {
@@ -289,10 +291,9 @@ export class ShardDispatch {
     this.#leases.ended(lease)
     this.#held -= 1
     if (this.#ended.length === 0) this.#endedSince = this.#context.network.monotonicMs()
-    this.#ended.push({
-      ...{ settlement: { token: lease.token, id, outcome }, name, sequence, became, events },
-      ...{ attempt: attempt ? JSON.stringify(attempt) : '', disable },
-    })
+    const settlement = { token: lease.token, id, outcome }
+    const said = attempt ? JSON.stringify(attempt) : ''
+    this.#ended.push({ settlement, name, sequence, became, events, attempt: said, disable })
     // The sequence may have more, and the claim goes along: also if the one under way comes back with less than it asked for.
     this.#wakes += 1
     this.#dry = false
