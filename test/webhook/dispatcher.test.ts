@@ -63,13 +63,13 @@ test('who was passed because another one waits is asked when that one takes less
   const taker = (name: string) => ({ isSpent: false, fill: () => asked.push(name) > 0 })
   const [a, b, c] = [taker('a'), taker('b'), taker('c')]
   const slots = new Slots(3, new Map([a, b, c].map((one, i) => [i, one])), systemClock)
-  expect([slots.take(a, 0), slots.take(a, 0), slots.take(a, 0)]).toEqual([1, 1, 1])
-  expect(slots.take(b, 0)).toBe(0)
+  expect([slots.take(a, 0, 9), slots.take(a, 0, 9), slots.take(a, 0, 9)]).toEqual([1, 1, 1])
+  expect(slots.take(b, 0, 9)).toBe(0)
   slots.release(3)
-  expect(slots.take(c, 0)).toBe(0)
+  expect(slots.take(c, 0, 9)).toBe(0)
   await eventually(() => asked.length > 0)
   asked.length = 0
-  expect(slots.take(b, 0)).toBe(1)
+  expect(slots.take(b, 0, 9)).toBe(1)
   await eventually(() => expect(asked).toContain('c'))
 })
 

@@ -62,6 +62,8 @@ export class ShardDispatch {
   #overdue: Timer | undefined
   #unlisten: (() => void) | undefined
   #dry = false
+  /** What a claim will bring, by what the last one has: slots that are asked for in vain are missing elsewhere meanwhile. */
+  #likely = 4
   #wakes = 0
   #calling: Promise<void> | undefined
   #isScheduled = false
@@ -185,7 +187,7 @@ export class ShardDispatch {
 
   #nextClaim(): NewClaim | undefined {
     const { randomness, worker, start, leaseMs } = this.#context
-    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held)
+    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held, Math.max(this.#likely, this.#ended.length + 1))
     if (n === 0) return undefined
     return { token: randomness.id(), n, leaseMs, worker, start, byHand: true, idleName: this.#idleName }
   }
@@ -231,6 +233,7 @@ export class ShardDispatch {
     this.#serverMs = claimed.nowMs
     this.#serverAt = this.#context.clock.monotonicMs()
     const { items, more, dueInMs } = claimed
+    this.#likely = items.length < n ? items.length + 1 : 2 * n
     // What was heard meanwhile may be of something else than this answer.
     if (items.length < n && !more && wakes === this.#wakes) this.#dry = true
     if (dueInMs !== undefined) this.#alarm.in(dueInMs)

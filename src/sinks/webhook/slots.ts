@@ -18,7 +18,7 @@ interface Taker {
 /** A call costs as much as three of its batches: so many go in one where they can. A claim's answer has the bodies, of a MiB at most each. */
 export const mostPerClaim = 16
 /** For free slots to become enough for a turn. */
-const gatherMs = 3
+const gatherMs = 5
 
 export class Slots {
   readonly total: number
@@ -55,11 +55,12 @@ export class Slots {
   }
 
   /**
-   * For a claim, as long as nobody knows what it brings: up to its share or a turn, of which it has `held`. As long as others wait, one that was
-   * not asked waits behind them.
+   * For a claim, as long as nobody knows what it brings: up to its share or a turn, of which it has `held`, and when half of them are taken no more
+   * than is likely. As long as others wait, one that was not asked waits behind them.
    */
-  take(taker: Taker, held: number): number {
-    const wanted = Math.min(mostPerClaim, Math.max(this.#perTurn, this.#share()) - held)
+  take(taker: Taker, held: number, likely: number): number {
+    const most = this.free < this.total / 2 ? Math.min(mostPerClaim, likely) : mostPerClaim
+    const wanted = Math.min(most, Math.max(this.#perTurn, this.#share()) - held)
     if (wanted <= 0) return 0
     const n = this.#mayTake(taker) ? Math.min(wanted, this.free) : 0
     if (n === 0) {
