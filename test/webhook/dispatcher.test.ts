@@ -73,6 +73,49 @@ test('who was passed because another one waits is asked when that one takes less
   await eventually(() => expect(asked).toContain('c'))
 })
 
+test('slots that become free while shards wait for them are gathered for a turn, and not for long', async () => {
+  const clock = { ...systemClock, ms: 0, monotonicMs: () => clock.ms, after: () => ({ cancel() {} }) }
+  const taker = () => ({ isSpent: false, fill: () => true })
+  const all = Array.from({ length: 16 }, taker)
+  const [first, second] = all as [ReturnType<typeof taker>, ReturnType<typeof taker>]
+  const slots = new Slots(100, new Map(all.entries()), clock)
+  for (const one of all) slots.take(one, 0, 16)
+  expect(slots.free).toBe(0)
+  expect([slots.take(first, 0, 16), slots.take(second, 0, 16)]).toEqual([0, 0])
+  slots.release(15)
+  expect(slots.take(first, 0, 16)).toBe(0)
+  slots.release(1)
+  expect(slots.take(first, 0, 16)).toBe(16)
+  slots.release(3)
+  expect(slots.take(second, 0, 16)).toBe(0)
+  clock.ms += 5
+  expect(slots.take(second, 0, 16)).toBe(3)
+})
+
+test('when most slots are taken a shard has no more of them than it is likely to need', () => {
+  const taker = { isSpent: false, fill: () => true }
+  const slots = new Slots(40, new Map([[0, taker]]), systemClock)
+  expect([slots.take(taker, 0, 2), slots.take(taker, 16, 2), slots.take(taker, 18, 3)]).toEqual([16, 16, 3])
+})
+
+test('what was delivered is settled although others have all slots', async () => {
+  const namespace = freshNamespace()
+  const receiver = await startReceiver()
+  receiver.otherwise = (response, { path }) => path === '/quick' && response.writeHead(204).end()
+  const bus = testBus({ namespace, webhooks: { ...toLoopback, dispatch: true, concurrency: 1 } })
+  const [quick, slow] = [nameIn(1, 'quick'), nameIn(2, 'slow')]
+  const batch = { maxEvents: 1 }
+  await bus.webhooks.put(quick, { url: `${receiver.url}/quick`, match: 'order.*', batch })
+  await bus.webhooks.put(slow, { url: `${receiver.url}/slow`, match: 'order.*', batch })
+  await bus.run({ signals: false })
+  for (let n = 1; n <= 4; n += 1) await bus.publish('order.paid', { n })
+  const tried = async () => (await bus.webhooks.get(quick)).attempts
+  const posted = () => receiver.received.filter(({ path }) => path === '/quick').length
+  await eventually(() => receiver.received.some(({ path }) => path === '/slow'))
+  await eventually(async () => expect(await tried()).toBe(posted()))
+  expect(receiver.open).toBe(1)
+})
+
 test('a claim of which one batch ends at once renews the lease of the others', async () => {
   const namespace = freshNamespace()
   const receiver = await startReceiver()
