@@ -12,6 +12,6 @@ export async function setTallies(
   const packed = (await redis.hgetBuffer(keys.tallies, name))!
   const before = readTallies(packed)
   const after = { ...before, ...change(before) }
-  for (const [i, field] of tallyNames.entries()) packed.writeIntLE(after[field], 6 * i, 6)
+  for (const [i, field] of tallyNames.entries()) packed.writeDoubleLE(after[field], 8 * i)
   await redis.hset(keys.tallies, name, packed)
 }

@@ -29,7 +29,7 @@ for i = 4, #ARGV do
   if packed then
     fields[#fields + 1], fields[#fields + 2] = 'secrets', string.match(redis.call('HGET', KEYS[3], ARGV[i]), '^(.*)\n')
     for at, name in ipairs(tallied) do
-      fields[#fields + 1], fields[#fields + 2] = name, string.format('%.0f', struct.unpack('<i6', packed, 6 * at - 5))
+      fields[#fields + 1], fields[#fields + 2] = name, string.format('%.0f', struct.unpack('<d', packed, 8 * at - 7))
     end
   end
   hooks[#hooks + 1] = {fields, redis.call('LRANGE', attempts_prefix .. ARGV[i], 0, -1), open}

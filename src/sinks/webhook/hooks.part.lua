@@ -51,9 +51,7 @@ local tally_places = {
   backlog = 1, ['in'] = 2, delivered = 3, dead = 4, dropped = 5, batches = 6, attempts = 7, throttled = 8, stale = 9, failures = 10,
   failingSince = 11, deliveredAt = 12, retrying = 13, loggedAt = 14,
 }
--- Of a text of this length Lua looks at every third byte to find it, from the first on: at the lowest of each number, so that different ones are
--- told apart.
-local tally_format = '<i6i6i6i6i6i6i6i6i6i6i6i6i6i6x'
+local tally_format = '<dddddddddddddd'
 
 -- By name: a subscription; false when there is none.
 local hooks = {}

@@ -8,4 +8,4 @@ export const tallyNames = [
 export type Tallies = Record<(typeof tallyNames)[number], number>
 
 export const readTallies = (packed: Buffer): Tallies =>
-  Object.fromEntries(tallyNames.map((name, i) => [name, packed.readIntLE(6 * i, 6)])) as Tallies
+  Object.fromEntries(tallyNames.map((name, i) => [name, packed.readDoubleLE(8 * i)])) as Tallies
