@@ -12,6 +12,7 @@ import {
   createHmac,
   createPrivateKey,
   createPublicKey,
+  createSecretKey,
   type KeyObject,
   sign,
   timingSafeEqual,
@@ -99,6 +100,15 @@ export interface Signed {
   body: string | Uint8Array
 }
 
+/** Answers the value of the header: a signature by each of its secrets, in their order. */
+export type Signer = (about: Signed) => string
+
+/** Secrets are read once, for as many signatures as there will be. */
+export function signerOf(secrets: readonly string[]): Signer {
+  const all = secrets.map((text) => signerBy(secretFor('sign', text)))
+  return (about) => all.map((signed) => signed(about)).join(' ')
+}
+
 /** The headers of a request with this body. */
 export function signedHeaders(about: Signed, secrets: readonly string[]): Record<string, string> {
   return {
@@ -108,21 +118,22 @@ export function signedHeaders(about: Signed, secrets: readonly string[]): Record
   }
 }
 
-/** The value of the header: a signature by each secret, in their order. */
-export function signatures(about: Signed, secrets: readonly string[]): string {
-  return secrets.map((text) => signatureBy(secretFor('sign', text), about)).join(' ')
-}
+export const signatures = (about: Signed, secrets: readonly string[]): string => signerOf(secrets)(about)
 
-function signatureBy({ prefix, bytes }: Secret, about: Signed): string {
-  if (prefix === 'whsec_') return `v1,${hmac(bytes, about)}`
-  return `v1a,${sign(null, signedBytes(about), privateKey(bytes)).toString('base64')}`
+function signerBy({ prefix, bytes }: Secret): Signer {
+  if (prefix === 'whsec_') {
+    const key = createSecretKey(bytes)
+    return (about) => `v1,${hmac(key, about)}`
+  }
+  const key = privateKey(bytes)
+  return (about) => `v1a,${sign(null, signedBytes(about), key).toString('base64')}`
 }
 
 const signedStart = ({ id, timestamp }: Signed): string => `${id}.${timestamp}.`
 
 const signedBytes = (about: Signed): Buffer => Buffer.concat([Buffer.from(signedStart(about)), Buffer.from(about.body)])
 
-const hmac = (key: Buffer, about: Signed): string =>
+const hmac = (key: KeyObject | Buffer, about: Signed): string =>
   createHmac('sha256', key).update(signedStart(about)).update(about.body).digest('base64')
 
 // What an ed25519 key begins with in DER (RFC 8410): node:crypto takes none of its 32 bytes alone.

@@ -9,6 +9,7 @@ import { plainRedis, testBus } from './support/bus.ts'
 import { eventually } from './support/eventually.ts'
 import { collect } from './support/log.ts'
 import { startReceiver, toLoopback } from './support/receiver.ts'
+import { setTallies } from './support/tallies.ts'
 
 interface Sound {
   bus: Bus
@@ -85,8 +86,12 @@ finds('webhook-batches', {
   ],
   'one that is counted and not there': [({ redis, hook }) => redis.hset(hook, 'open:7', '1 1 1'), /that is not there/],
   'a backlog that is miscounted': [
-    ({ redis, hook }) => redis.hincrby(hook, 'backlog', 1),
+    ({ redis, keys }) => setTallies(redis, keys, 'erp', ({ backlog }) => ({ backlog: backlog + 1 })),
     /counts 6 events, its batches have 5/,
+  ],
+  'what was tried in vain is miscounted': [
+    ({ redis, keys }) => setTallies(redis, keys, 'erp', () => ({ retrying: 0 })),
+    /counts 0 batches that were tried in vain, 1 are known/,
   ],
 })
 

@@ -65,6 +65,7 @@ export interface WebhookKeys extends LaneKeys {
   readonly deadlines: string
   readonly announced: string
   readonly definitions: string
+  readonly tallies: string
   readonly hookPrefix: string
   readonly openPrefix: string
   readonly attemptsPrefix: string
@@ -206,11 +207,12 @@ export const keyTable = {
   ],
   deadlines: ['zset', 'until sealed', 'Subscription and sequence of an open batch → ms at which it is due.'],
   announced: ['set', 'until published', 'Webhooks that were disabled, of which no event tells yet.'],
-  definitions: ['hash', 'while one is registered', 'Webhook → its definition, for whoever dispatches.'],
+  definitions: ['hash', 'while one is registered', 'Webhook → its secrets and its definition, for whoever dispatches.'],
+  tallies: ['hash', 'while one is registered', 'Webhook → its health and its counters, packed.'],
   hook: [
     'hash',
     'while the webhook is registered',
-    'Revision, secrets, health and counters of a webhook; applied:<partition> → seq up to which events were taken; open:<sequence> → when its open batch began, events and bytes; later:<sequence> → batch that waits to be tried again.',
+    'Revision and limits of a webhook; applied:<partition> → seq up to which events were taken; open:<sequence> → when its open batch began, events and bytes; later:<sequence> → batch that waits to be tried again.',
   ],
   open: [
     'list',
@@ -256,7 +258,7 @@ export type KeyName = keyof typeof keyTable
 /** The keys that are written with a time to live, and the longest there is. */
 export const timeToLiveMs: Partial<Record<KeyName, number>> = {
   once: 86_400_000,
-  attempts: 2_592_000_000,
+  attempts: 2_595_600_000,
   replay: 86_400_000,
 }
 
@@ -339,6 +341,7 @@ export function webhookKeys(ns: string, shard: number | string): WebhookKeys {
     deadlines: `${base}:deadlines`,
     announced: `${base}:announced`,
     definitions: `${base}:definitions`,
+    tallies: `${base}:tallies`,
     hookPrefix: `${base}:hook:`,
     openPrefix: `${base}:open:`,
     attemptsPrefix: `${base}:attempts:`,
@@ -462,7 +465,7 @@ function queueKeyOf(ns: string, key: string): KeyName | undefined {
 }
 
 const webhookKeyShape = /^([^:]+):\{webhook\.[^}]+\}:(\w+)(?::([^:]+)(:[^:]+)?)?$/
-const webhookKeyNames: readonly string[] = [...queueKeyNames, 'deadlines', 'announced', 'definitions']
+const webhookKeyNames: readonly string[] = [...queueKeyNames, 'deadlines', 'announced', 'definitions', 'tallies']
 const webhookKeyPrefixes: readonly string[] = [...queueKeyPrefixes, 'hook', 'attempts', 'replay']
 
 function webhookKeyOf(ns: string, key: string): KeyName | undefined {

@@ -30,8 +30,8 @@ describe('a claim', () => {
       'g 1 [7,8,9]',
     ])
     expect([...hooks.values()]).toEqual([
-      { name: 'h', definition: '{"h":1}', secrets: '0 made', failures: 0, failingSince: undefined },
-      { name: 'g', definition: '{"g":1}', secrets: '0 mine', failures: 0, failingSince: undefined },
+      { name: 'h', stored: '0 made\n{"h":1}', failures: 0, failingSince: undefined },
+      { name: 'g', stored: '0 mine\n{"g":1}', failures: 0, failingSince: undefined },
     ])
     expect(hasAnnouncements).toBe(false)
     expect((await shard.take()).batches).toEqual([])
@@ -42,7 +42,7 @@ describe('a claim', () => {
     const held = await someBatch(shard)
     const again = await shard.take(10, { token: held.token })
     expect(again.batches.map(({ id }) => id)).toEqual([held.id])
-    expect(again.hooks.get('h')).toMatchObject({ secrets: '0 made' })
+    expect(again.hooks.get('h')).toMatchObject({ stored: expect.stringMatching(/^0 made\n/) })
   })
 
   test('hears when the first of all things is due: a lease, a batch for later, an open batch', async () => {

@@ -20,7 +20,7 @@ describe('make', () => {
       ...{ maxEvents: '3', maxWaitMs: '100', maxBytes: '10000', keepEvents: '1000' },
       ...{ 'applied:0': '5', 'applied:1': '7' },
     })
-    expect(await shard.redis.hget(shard.keys.definitions, 'h')).toBe('{"url":"u"}')
+    expect(await shard.redis.hget(shard.keys.definitions, 'h')).toBe('0 made\n{"url":"u"}')
     // Small in memory: a value of more than 64 bytes would make it three times as large.
     expect(await shard.redis.object('ENCODING', `${shard.keys.hookPrefix}h`)).toBe('listpack')
   })

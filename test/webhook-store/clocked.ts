@@ -24,6 +24,7 @@ import {
   rotateScript,
   workScript,
 } from '../../src/sinks/webhook/scripts.ts'
+import { readTallies } from '../../src/sinks/webhook/tallies.ts'
 import { freshNamespace, keysOf, plainRedis } from '../support/bus.ts'
 
 export type ClockedShard = Awaited<ReturnType<typeof clockedShard>>
@@ -101,7 +102,21 @@ export async function clockedShard() {
     const batches = claimed.items.map((text): HeldBatch => ({ ...readBatch(text), token: asked.token, text }))
     return { ...reply, claimed, token: asked.token, batches }
   }
-  const fields = (name: string) => redis.hgetall(keys.hookPrefix + name)
+  /** Without those that are 0, and without when its log was last given a time. */
+  const tallies = async (name: string) => {
+    const packed = await redis.hgetBuffer(keys.tallies, name)
+    const { loggedAt: _, ...its } = packed ? readTallies(packed) : { loggedAt: 0 }
+    return Object.fromEntries(Object.entries(its).flatMap(([field, value]) => (value ? [[field, String(value)]] : [])))
+  }
+  const secrets = async (name: string): Promise<Record<string, string>> => {
+    const stored = await redis.hget(keys.definitions, name)
+    return stored ? { secrets: stored.slice(0, stored.lastIndexOf('\n')) } : {}
+  }
+  const fields = async (name: string): Promise<Record<string, string>> => ({
+    ...(await redis.hgetall(keys.hookPrefix + name)),
+    ...(await secrets(name)),
+    ...(await tallies(name)),
+  })
   return {
     ...{ redis, namespace, keys, gathered, deliver, work, ending, claim, take, fields },
     pass: (ms: number) => {

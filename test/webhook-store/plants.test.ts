@@ -35,7 +35,7 @@ const bugs: [of: string, bugs: Bug[]][] = [
       ['a due one goes behind others', 'elseif is_busy(lane_of(name), sequence) then', 'elseif false then'],
       [
         'who ends the one before it seals nothing',
-        "if became == 'delivered' or became == 'dead' then",
+        "if has_open and (became == 'delivered' or became == 'dead') then",
         'if false then',
       ],
       ['two have one id', 'sealed_here = sealed_here + 1', ''],
@@ -44,15 +44,21 @@ const bugs: [of: string, bugs: Bug[]][] = [
   [
     'endings',
     [
-      ['a stale one counts', 'if is_stale then return ends_late(hook, argv[at + 6]) end', ''],
+      ['a stale one counts', 'if is_stale then return ends_late(hook, attempt) end', ''],
       [
         'a stale one is logged each time it is said',
         " or redis.call('LPOS', attempts_prefix .. hook.name, attempt)",
         '',
       ],
-      ['a failure is known too late', "redis.call('HINCRBY', hook.key, 'failures', 1)", "tally(hook, 'failures', 1)"],
-      ['a good one does not heal', "redis.call('HDEL', hook.key, 'failures', 'failingSince')", ''],
-      ['what died is in the backlog', "tally(hook, 'dead', events)\n    backlog_grows(hook, -events)", ''],
+      ['a failure does not count', "tally(hook, 'failures', 1)", ''],
+      ['a good one does not heal', 'heals(hook)\n  end,', 'end,'],
+      ['what was tried in vain is known for ever', "if tallied(hook, 'retrying') > 0 then", 'if false then'],
+      [
+        'nobody counts what was tried in vain',
+        "tally(hook, 'retrying', redis.call('HSET'",
+        "tally(hook, 'stale', 0 * redis.call('HSET'",
+      ],
+      ['what ended is in the backlog', "tally(hook, 'backlog', -events)\nend", 'end'],
       ['a disabled webhook goes on', "'@' .. hook.name)\n  not_before[lane] = forever", "'@' .. hook.name)"],
       ['nobody is told of a disabled webhook', "redis.call('SADD', announced, hook.name)", ''],
     ],
@@ -60,18 +66,18 @@ const bugs: [of: string, bugs: Bug[]][] = [
   [
     'what people do',
     [
-      ['a paused webhook goes on', '  not_before[lane] = forever\nend\nsave()', 'end\nsave()'],
+      ['a paused webhook goes on', '  not_before[lane] = forever\nend\nsave_hooks()', 'end\nsave_hooks()'],
       ['a resumed one waits for its next attempt', "redis.call('ZADD', later, 'XX', now, id)", ''],
-      ['what is redriven is not in the backlog', 'backlog_grows(hook, events_in(item))', ''],
+      ['what is redriven is not in the backlog', "tally(hook, 'backlog', events_in(item))", ''],
       [
         'a discarded letter stays in line',
         'dead_of[lane], dead_bytes = dead_of[lane] - 1, dead_bytes - #item',
         'dead_bytes = dead_bytes - #item',
       ],
-      ['the backlog has no bound', 'hook.backlog > hook.keep_events and', 'false and'],
+      ['the backlog has no bound', "tallied(hook, 'backlog') > hook.keep_events and", 'false and'],
       [
         'what is dropped stays in the backlog',
-        "backlog_grows(hook, -events)\n  tally(hook, 'dropped'",
+        "tally(hook, 'backlog', -events)\n  tally(hook, 'dropped'",
         "tally(hook, 'dropped'",
       ],
       ['what lies behind is not dropped', 'local item = at and redis.call', 'local item = false and redis.call'],

@@ -12,6 +12,8 @@ const sha = createHash('sha1').update(source).digest('hex')
 type RawHook = [fields: string[], attempts: string[], open: (string | string[])[]]
 type Raw = [deadlines: string[], announced: string[], hooks: RawHook[]]
 
+const tallied = new Set<string>([...counters, 'failures', 'failingSince', 'deliveredAt', 'retrying'])
+
 const pairs = <T>(flat: readonly T[]): [string, T][] =>
   Array.from({ length: flat.length / 2 }, (_, i) => [String(flat[2 * i]), flat[2 * i + 1]!])
 
@@ -38,7 +40,18 @@ export async function loadStored(redis: Redis): Promise<void> {
 
 /** All of a shard, as a test compares it. Sent in the same write as what comes before it, it is of the same instant. */
 export async function storedIn(redis: Redis, keys: WebhookKeys, names: readonly string[]) {
-  const args = [2, keys.deadlines, keys.announced, keys.hookPrefix, keys.openPrefix, keys.attemptsPrefix, ...names]
+  const { deadlines, announced, definitions, tallies } = keys
+  const args = [
+    4,
+    deadlines,
+    announced,
+    definitions,
+    tallies,
+    keys.hookPrefix,
+    keys.openPrefix,
+    keys.attemptsPrefix,
+    ...names,
+  ]
   const raw = redis.call('evalsha', sha, ...args) as Promise<Raw>
   const all = await readAll({ redis, keys })
   return { lanes: storedOf(all), hooks: storedHooks(await raw, textsIn(all), names) }
@@ -56,7 +69,7 @@ function storedHooks([deadlines, announced, hooks]: Raw, texts: string[], names:
 }
 
 function storedHook([flat, attempts, open]: RawHook): StoredHook {
-  const fields = pairs(flat).filter(([name, value]) => !(value === '0' && counters.some((counter) => counter === name)))
+  const fields = pairs(flat).filter(([name, value]) => value !== '0' || !tallied.has(name))
   return { fields: Object.fromEntries(fields), attempts, open: Object.fromEntries(pairs(open)) as StoredHook['open'] }
 }
 
@@ -100,6 +113,7 @@ function fieldsOf({ limits, applied, open, failed, counts, facts, ...hook }: Hoo
       ...[`open:${sequence}`, `${opened} ${pieces.length} ${bytes(wrap, pieces)}`],
     ]),
     ...[...failed].map(([sequence, id]) => [`later:${sequence}`, id]),
+    ...(failed.size === 0 ? [] : [['retrying', String(failed.size)]]),
     ...counters.flatMap((counter) => (counts[counter] === 0 ? [] : [[counter, String(counts[counter])]])),
     ...facts,
   ])

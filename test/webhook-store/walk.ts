@@ -272,7 +272,7 @@ export class Walk {
       names.map((name) => {
         const { secrets, facts } = known.get(name)!
         const [failures, since] = [Number(facts.get('failures') ?? 0), facts.get('failingSince')]
-        return { name, definition: '{}', secrets, failures, failingSince: since ? Number(since) : undefined }
+        return { name, stored: `${secrets}\n{}`, failures, failingSince: since ? Number(since) : undefined }
       }),
     )
   }

@@ -2,13 +2,15 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
 import { type Bus, busbar } from '../../src/bus.ts'
 import { webhookKeys } from '../../src/redis/keys.ts'
-import { Slots } from '../../src/sinks/webhook/dispatcher.ts'
+import { systemClock } from '../../src/runtime/clock.ts'
 import { workScript } from '../../src/sinks/webhook/scripts.ts'
 import { Shard, shardOf } from '../../src/sinks/webhook/shard.ts'
+import { Slots } from '../../src/sinks/webhook/slots.ts'
 import { freshNamespace, plainRedis, redisUrl, testBus, urlWithoutHints } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 import { startProxy } from '../support/proxy.ts'
 import { startReceiver, toLoopback } from '../support/receiver.ts'
+import { setTallies } from '../support/tallies.ts'
 
 const hooks = 40
 const rounds = 5
@@ -60,15 +62,58 @@ test('who was passed because another one waits is asked when that one takes less
   const asked: string[] = []
   const taker = (name: string) => ({ isSpent: false, fill: () => asked.push(name) > 0 })
   const [a, b, c] = [taker('a'), taker('b'), taker('c')]
-  const slots = new Slots(3, new Map([a, b, c].map((one, i) => [i, one])))
+  const slots = new Slots(3, new Map([a, b, c].map((one, i) => [i, one])), systemClock)
   expect([slots.take(a, 0, 9), slots.take(a, 0, 9), slots.take(a, 0, 9)]).toEqual([1, 1, 1])
   expect(slots.take(b, 0, 9)).toBe(0)
   slots.release(3)
   expect(slots.take(c, 0, 9)).toBe(0)
   await eventually(() => asked.length > 0)
   asked.length = 0
-  expect(slots.take(b, 0, 1)).toBe(1)
+  expect(slots.take(b, 0, 9)).toBe(1)
   await eventually(() => expect(asked).toContain('c'))
+})
+
+test('slots that become free while shards wait for them are gathered for a turn, and not for long', async () => {
+  const clock = { ...systemClock, ms: 0, monotonicMs: () => clock.ms, after: () => ({ cancel() {} }) }
+  const taker = () => ({ isSpent: false, fill: () => true })
+  const all = Array.from({ length: 16 }, taker)
+  const [first, second] = all as [ReturnType<typeof taker>, ReturnType<typeof taker>]
+  const slots = new Slots(100, new Map(all.entries()), clock)
+  for (const one of all) slots.take(one, 0, 16)
+  expect(slots.free).toBe(0)
+  expect([slots.take(first, 0, 16), slots.take(second, 0, 16)]).toEqual([0, 0])
+  slots.release(15)
+  expect(slots.take(first, 0, 16)).toBe(0)
+  slots.release(1)
+  expect(slots.take(first, 0, 16)).toBe(16)
+  slots.release(3)
+  expect(slots.take(second, 0, 16)).toBe(0)
+  clock.ms += 5
+  expect(slots.take(second, 0, 16)).toBe(3)
+})
+
+test('when most slots are taken a shard has no more of them than it is likely to need', () => {
+  const taker = { isSpent: false, fill: () => true }
+  const slots = new Slots(40, new Map([[0, taker]]), systemClock)
+  expect([slots.take(taker, 0, 2), slots.take(taker, 16, 2), slots.take(taker, 18, 3)]).toEqual([16, 16, 3])
+})
+
+test('what was delivered is settled although others have all slots', async () => {
+  const namespace = freshNamespace()
+  const receiver = await startReceiver()
+  receiver.otherwise = (response, { path }) => path === '/quick' && response.writeHead(204).end()
+  const bus = testBus({ namespace, webhooks: { ...toLoopback, dispatch: true, concurrency: 1 } })
+  const [quick, slow] = [nameIn(1, 'quick'), nameIn(2, 'slow')]
+  const batch = { maxEvents: 1 }
+  await bus.webhooks.put(quick, { url: `${receiver.url}/quick`, match: 'order.*', batch })
+  await bus.webhooks.put(slow, { url: `${receiver.url}/slow`, match: 'order.*', batch })
+  await bus.run({ signals: false })
+  for (let n = 1; n <= 4; n += 1) await bus.publish('order.paid', { n })
+  const tried = async () => (await bus.webhooks.get(quick)).attempts
+  const posted = () => receiver.received.filter(({ path }) => path === '/quick').length
+  await eventually(() => receiver.received.some(({ path }) => path === '/slow'))
+  await eventually(async () => expect(await tried()).toBe(posted()))
+  expect(receiver.open).toBe(1)
 })
 
 test('a claim of which one batch ends at once renews the lease of the others', async () => {
@@ -81,7 +126,7 @@ test('a claim of which one batch ends at once renews the lease of the others', a
   for (const name of [hung, bad, good])
     await bus.webhooks.put(name, { ...alone, url: receiver.url, match: name === hung ? 'hung.*' : 'order.*' })
   for (const name of [hung, bad])
-    await plainRedis().hset(`${webhookKeys(namespace, shardOf(name)).hookPrefix}${name}`, { failures: 1 })
+    await setTallies(plainRedis(), webhookKeys(namespace, shardOf(name)), name, () => ({ failures: 1 }))
   await bus.run({ signals: false })
   // It has the one slot of those that fail.
   await bus.publish('hung.up', { n: 0 })

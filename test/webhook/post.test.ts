@@ -383,7 +383,7 @@ describe('connections', () => {
     const limits = { totalMs: 50, bodyMs: 50, maxResponseBytes: 1, now: Date.now }
     const left: boolean[] = []
     const answer = await new Promise<Posted>((resolve) => {
-      const attempt = new Attempt(new URL('http://127.0.0.1/'), requestTo('http://127.0.0.1/'), limits, resolve)
+      const attempt = new Attempt('/', requestTo('http://127.0.0.1/'), limits, resolve)
       attempt.waitsAt({ left: (_, isReusable) => left.push(isReusable) })
     })
     expect(answer).toEqual({ ...failed('no free connection within 0.05 s'), isUnsent: true })

@@ -17,8 +17,7 @@ local replay_ms = 86400000
 
 -- Up to where events were taken.
 local function applied_of(hook)
-  if replay ~= '' then return tonumber(redis.call('HGET', replay, partition) or 0) end
-  return tonumber(redis.call('HGET', hook.key, 'applied:' .. partition) or 0)
+  return tonumber((replay == '' and hook.asked or replay ~= '' and redis.call('HGET', replay, partition)) or 0)
 end
 
 -- Written when the events are: a call that ends with an error takes them again.
@@ -36,15 +35,15 @@ end
 
 -- Answers how many events.
 local function drop_what_is_too_much(hook)
-  local drops, before = 0, hook.counts.dropped
-  while hook.backlog > hook.keep_events and drops < most_drops and drop_batch(hook) do drops = drops + 1 end
-  return hook.counts.dropped - before
+  local drops, before = 0, tallied(hook, 'dropped')
+  while tallied(hook, 'backlog') > hook.keep_events and drops < most_drops and drop_batch(hook) do drops = drops + 1 end
+  return tallied(hook, 'dropped') - before
 end
 
 local function deliver(at, events)
   local hook, its_revision, its_born = hook_of(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local last, wrap = ARGV[at + 3], ARGV[at + 4]
-  if not hook or its_born > hook.born then return {'gone'} end
+  if not hook or not define(hook, 'applied:' .. partition) or its_born > hook.born then return {'gone'} end
   if its_revision < hook.revision or its_born < hook.born then return {'outdated', hook.revision} end
   if its_revision > hook.revision then
     hook.revision = its_revision
@@ -65,18 +64,20 @@ local function deliver(at, events)
   end
   for i = 1, #touched do seal_if_due(touched[i]) end
   tally(hook, 'in', entered)
-  backlog_grows(hook, entered)
+  tally(hook, 'backlog', entered)
   local dropped = drop_what_is_too_much(hook)
   taken[#taken + 1] = {key = hook.key, last = last}
   return {'accepted', entered, dropped}
 end
 
-local replies, at = {}, 12
+local starts, names, at = {}, {}, 12
 while at <= #ARGV do
-  local events = tonumber(ARGV[at + 5])
-  replies[#replies + 1] = deliver(at, events)
-  at = at + 6 + 2 * events
+  starts[#starts + 1], names[#names + 1] = at, ARGV[at]
+  at = at + 6 + 2 * ARGV[at + 5]
 end
+load_hooks(names)
+local replies = {}
+for i = 1, #starts do replies[i] = deliver(starts[i], tonumber(ARGV[starts[i] + 5])) end
 if revision then
   save_batches()
   save_hooks()

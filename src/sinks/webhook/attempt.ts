@@ -26,7 +26,14 @@ export interface PostRequest {
   /** To its origin there may be so many, if that is more than the poster's. */
   connections?: number
   /** Ends it as soon as it fires. */
-  signal?: AbortSignal
+  signal?: StopSignal
+}
+
+/** An AbortSignal, or what does the same in a tenth of the time. */
+export interface StopSignal {
+  readonly aborted: boolean
+  addEventListener(type: 'abort', listener: () => void): void
+  removeEventListener(type: 'abort', listener: () => void): void
 }
 
 export interface AttemptLimits {
@@ -45,15 +52,17 @@ export interface Holder {
 
 /** More of them before an answer is no progress but a flood. */
 const mostInterim = 10
+const noContent = 204
 
 export class Attempt implements Dispatcher.DispatchHandler {
   readonly request: Dispatcher.DispatchOptions
   readonly #headers: Record<string, string>
   readonly #limits: AttemptLimits
   readonly #settle: (posted: Posted) => void
-  readonly #signal: AbortSignal | undefined
+  readonly #signal: StopSignal | undefined
+  readonly #totalMs: number
   #startedAt = performance.now()
-  #timer: NodeJS.Timeout
+  #timer: NodeJS.Timeout | undefined
   #holder: Holder | undefined
   #isWaiting = true
   #ended = false
@@ -64,19 +73,20 @@ export class Attempt implements Dispatcher.DispatchHandler {
   #bytes = 0
   readonly #chunks: Uint8Array[] = []
 
-  constructor(url: URL, request: PostRequest, limits: AttemptLimits, settle: (posted: Posted) => void) {
-    const { headers, body, signal } = request
-    this.request = { method: 'POST', path: url.pathname + url.search, headers, body }
+  constructor(path: string, request: PostRequest, limits: AttemptLimits, settle: (posted: Posted) => void) {
+    const { headers, body, signal, totalMs } = request
+    this.request = { method: 'POST', path, headers, body }
     this.#headers = headers
     this.#limits = limits
+    this.#totalMs = totalMs ?? limits.totalMs
     this.#settle = settle
     this.#signal = signal
-    this.#timer = setTimeout(this.#late, limits.totalMs)
     signal?.addEventListener('abort', this.#aborted)
   }
 
   waitsAt(holder: Holder): void {
     this.#holder = holder
+    this.#timer = setTimeout(this.#late, this.#totalMs)
   }
 
   sentBy(holder: Holder): void {
@@ -85,7 +95,7 @@ export class Attempt implements Dispatcher.DispatchHandler {
     // How long it was in line is nothing to its receiver.
     this.#startedAt = performance.now()
     clearTimeout(this.#timer)
-    this.#timer = setTimeout(this.#late, this.#limits.totalMs)
+    this.#timer = setTimeout(this.#late, this.#totalMs)
   }
 
   /** Nothing more is waited for: it was answered if there is a status, else this is why not. */
@@ -103,7 +113,9 @@ export class Attempt implements Dispatcher.DispatchHandler {
     this.#status = status
     this.#retryAfter = headers['retry-after']
     this.#isPacked = (headers['content-encoding'] ?? 'identity') !== 'identity'
-    const leftMs = this.#limits.totalMs - this.#tookMs()
+    // Its end comes with its headers.
+    if (status === noContent || headers['content-length'] === '0') return
+    const leftMs = this.#totalMs - this.#tookMs()
     clearTimeout(this.#timer)
     this.#timer = setTimeout(this.#late, Math.min(this.#limits.bodyMs, leftMs))
   }
@@ -129,9 +141,8 @@ export class Attempt implements Dispatcher.DispatchHandler {
   }
 
   readonly #late = (): void => {
-    const { totalMs } = this.#limits
-    if (!this.#isWaiting) return this.stop(new NotInTime('answer', totalMs).message)
-    const problem = new NotInTime('free connection', totalMs).message
+    if (!this.#isWaiting) return this.stop(new NotInTime('answer', this.#totalMs).message)
+    const problem = new NotInTime('free connection', this.#totalMs).message
     this.#end({ kind: 'failed', problem, tookMs: this.#tookMs(), isUnsent: true }, false)
   }
 
@@ -141,16 +152,8 @@ export class Attempt implements Dispatcher.DispatchHandler {
     if (this.#ended) return
     const excerpt = this.#isPacked && this.#bytes > 0 ? '(compressed)' : excerptOf(this.#chunks, this.#headers)
     const retryAfter = retryAfterMs(this.#retryAfter, this.#limits.now())
-    this.#end(
-      {
-        kind: 'answered',
-        status: this.#status,
-        retryAfterMs: retryAfter,
-        excerpt,
-        tookMs: this.#tookMs(),
-      },
-      isReusable,
-    )
+    const [status, tookMs] = [this.#status, this.#tookMs()]
+    this.#end({ kind: 'answered', status, retryAfterMs: retryAfter, excerpt, tookMs }, isReusable)
   }
 
   #end(posted: Posted, isReusable: boolean): void {

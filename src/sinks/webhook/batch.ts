@@ -35,9 +35,16 @@ export function batchOf(item: Item): Batch {
   const end = envelope.indexOf('\n')
   const { format, events, opened, ids } = JSON.parse(envelope.slice(0, end)) as BatchHeader
   return {
-    ...{ id: item.id, subscription: item.lane, sequence: item.key!, attempts: item.attempts },
-    ...{ openedMs: opened, sealedMs: item.enqueuedMs, firstTriedMs: item.firstClaimedMs || undefined },
-    ...{ format, events, ids: ids.split(',') },
+    id: item.id,
+    subscription: item.lane,
+    sequence: item.key!,
+    attempts: item.attempts,
+    openedMs: opened,
+    sealedMs: item.enqueuedMs,
+    firstTriedMs: item.firstClaimedMs || undefined,
+    format,
+    events,
+    ids: ids.split(','),
     body: envelope.slice(end + 1),
   }
 }

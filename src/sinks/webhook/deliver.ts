@@ -2,7 +2,8 @@
 import { storedReason } from '../../lanes/item.ts'
 import type { Randomness } from '../../runtime/clock.ts'
 import { version } from '../../version.ts'
-import { signedHeaders } from '../../webhook-signature.ts'
+import { type Signer, signatureHeaders, signerOf } from '../../webhook-signature.ts'
+import type { StopSignal } from './attempt.ts'
 import type { Batch } from './batch.ts'
 import { contentType, type Format } from './format.ts'
 import { settingsOf, type WebhookSettings } from './options.ts'
@@ -13,33 +14,38 @@ import { judge, type Verdict } from './verdict.ts'
 /** Where requests go and how they are signed, as it is now. */
 export interface Endpoint {
   settings: WebhookSettings
-  secrets: readonly string[]
-  failingSince: number | undefined
+  /** That are the same in all of its requests. */
+  headers: Readonly<Record<string, string>>
+  sign: Signer
+}
+
+export function endpointOf(settings: WebhookSettings, secrets: readonly string[]): Endpoint {
+  const headers: Record<string, string> = { ...settings.headers, 'user-agent': `busbar/${version}` }
+  if (settings.basic !== undefined)
+    headers.authorization = `Basic ${Buffer.from(`${settings.basic}:x`).toString('base64')}`
+  return { settings, headers, sign: signerOf(secrets) }
 }
 
 const mostKnown = 1_000
 
 /** Endpoints as they were described last: read anew only when the text is another one, or a secret has lapsed. */
 export class Endpoints {
-  readonly #known = new Map<
-    string,
-    { hook: HookFacts; untilMs: number; settings: WebhookSettings; secrets: string[] }
-  >()
+  readonly #known = new Map<string, { stored: string; untilMs: number; endpoint: Endpoint }>()
 
   of(hook: HookFacts, nowMs: number): Endpoint {
     const known = this.#known.get(hook.name)
-    const isSame =
-      known?.hook.definition === hook.definition && known.hook.secrets === hook.secrets && nowMs < known.untilMs
-    const { settings, secrets } = isSame ? known! : this.#read(hook, nowMs)
-    return { settings, secrets, failingSince: hook.failingSince }
+    return known?.stored === hook.stored && nowMs < known.untilMs ? known.endpoint : this.#read(hook, nowMs)
   }
 
-  #read(hook: HookFacts, nowMs: number) {
+  #read({ name, stored }: HookFacts, nowMs: number): Endpoint {
     if (this.#known.size >= mostKnown) this.#known.clear()
-    const settings = settingsOf(JSON.parse(hook.definition) as Record<string, unknown>)
-    const read = { hook, untilMs: lapseOf(hook.secrets, nowMs), settings, secrets: secretsAt(hook.secrets, nowMs) }
-    this.#known.set(hook.name, read)
-    return read
+    // The definition is the last line.
+    const at = stored.lastIndexOf('\n')
+    const settings = settingsOf(JSON.parse(stored.slice(at + 1)) as Record<string, unknown>)
+    const secrets = stored.slice(0, at)
+    const endpoint = endpointOf(settings, secretsAt(secrets, nowMs))
+    this.#known.set(name, { stored, untilMs: lapseOf(secrets, nowMs), endpoint })
+    return endpoint
   }
 }
 
@@ -51,15 +57,15 @@ export interface Attempt {
   attempt: number
   events: number
   /** Undefined when there was no answer. */
-  status?: number
+  status?: number | undefined
   /** Why there was none. */
-  problem?: string
+  problem?: string | undefined
   tookMs: number
   /** The beginning of the answer. */
-  excerpt?: string
+  excerpt?: string | undefined
   outcome: Verdict['became'] | 'disabled'
   /** When it is tried again. */
-  againInMs?: number
+  againInMs?: number | undefined
 }
 
 export interface Delivered {
@@ -74,6 +80,14 @@ export interface DeliverContext {
   nowMs(): number
 }
 
+/** A batch, who it is for and since when that one fails, and what calls the attempt off. */
+export interface Delivery {
+  batch: Batch
+  endpoint: Endpoint
+  failingSince: number | undefined
+  signal: StopSignal
+}
+
 export interface RequestAbout {
   id: string
   format: Format
@@ -85,49 +99,54 @@ export function headersFor(
   endpoint: Endpoint,
   nowMs: number,
 ): Record<string, string> {
-  const { headers, basic } = endpoint.settings
   const timestamp = Math.floor(nowMs / 1000)
   return {
-    ...headers,
     'content-type': contentType[format],
-    'user-agent': `busbar/${version}`,
-    ...(basic === undefined ? {} : { authorization: `Basic ${Buffer.from(`${basic}:x`).toString('base64')}` }),
-    ...signedHeaders({ id, timestamp, body }, endpoint.secrets),
+    [signatureHeaders.id]: id,
+    [signatureHeaders.timestamp]: String(timestamp),
+    [signatureHeaders.signature]: endpoint.sign({ id, timestamp, body }),
+    // Last: to add to what was spread takes V8 4 µs.
+    ...endpoint.headers,
   }
 }
 
 /** Undefined when there was no attempt: all connections there are taken, which says nothing of the receiver. */
 export async function deliver(
   context: DeliverContext,
-  batch: Batch,
-  endpoint: Endpoint,
-  signal: AbortSignal,
+  { batch, endpoint, failingSince, signal }: Delivery,
 ): Promise<Delivered | undefined> {
-  const { settings, failingSince } = endpoint
+  const { settings } = endpoint
   const beganMs = context.nowMs()
   const posted = await context.poster.post({
-    ...{ url: settings.url, body: batch.body, signal, totalMs: settings.timeoutMs, connections: settings.parallel },
+    url: settings.url,
     headers: headersFor(batch, endpoint, beganMs),
+    body: batch.body,
+    totalMs: settings.timeoutMs,
+    connections: settings.parallel,
+    signal,
   })
   if (posted.kind === 'failed' && posted.isUnsent) return undefined
   const nowMs = context.nowMs()
   const attempts = batch.attempts + 1
   const tried = { posted, attempts, firstTriedMs: batch.firstTriedMs ?? beganMs, failingSince, nowMs }
   const verdict = judge(tried, settings, context.randomness)
-  return { verdict, attempt: attemptOf(posted, verdict, { nowMs, batch: batch.id, attempts, events: batch.events }) }
+  return { verdict, attempt: attemptOf(batch, posted, verdict, nowMs) }
 }
 
-function attemptOf(
-  posted: Posted,
-  verdict: Verdict,
-  { nowMs, batch, attempts, events }: { nowMs: number; batch: string; attempts: number; events: number },
-): Attempt {
+// Objects are written out where each request makes one: to spread parts into them takes ten times as long.
+function attemptOf(batch: Batch, posted: Posted, verdict: Verdict, nowMs: number): Attempt {
+  const { status, problem, excerpt } = answerOf(posted)
   return {
-    ...{ at: nowMs, batch, attempt: attempts, events },
-    ...answerOf(posted),
+    at: nowMs,
+    batch: batch.id,
+    attempt: batch.attempts + 1,
+    events: batch.events,
+    status,
+    problem,
     tookMs: Math.round(posted.tookMs),
+    excerpt,
     outcome: verdict.became === 'back' ? 'disabled' : verdict.became,
-    ...(verdict.became === 'failed' ? { againInMs: verdict.afterMs } : {}),
+    againInMs: verdict.became === 'failed' ? verdict.afterMs : undefined,
   }
 }
 
@@ -135,7 +154,7 @@ function attemptOf(
 export const answerOf = (posted: Posted): Pick<Attempt, 'status' | 'problem' | 'excerpt'> =>
   posted.kind === 'failed'
     ? { problem: storedReason(posted.problem) }
-    : { status: posted.status, ...(posted.excerpt === '' ? {} : { excerpt: posted.excerpt }) }
+    : { status: posted.status, excerpt: posted.excerpt || undefined }
 
 /** The secrets that count at this time, of how they are stored. */
 export const secretsAt = (stored: string, nowMs: number): string[] =>

@@ -70,6 +70,9 @@ function batchProblems({ fields, open, sealed }: SeenHook): string[] {
   for (const field of Object.keys(fields))
     if (/^open:/.test(field) && !open.some(({ sequence }) => field === `open:${sequence}`))
       problems.push(`it counts an open batch of sequence ${field.slice(5)} that is not there`)
+  const retried = Object.keys(fields).filter((field) => field.startsWith('later:')).length
+  if (retried !== Number(fields.retrying ?? 0))
+    problems.push(`it counts ${fields.retrying ?? 0} batches that were tried in vain, ${retried} are known`)
   if (sealed.length === mostBatches) return problems
   for (const { headers } of sealed) events += Number(/"events":(\d+)/.exec(headers)?.[1] ?? 0)
   if (events !== Number(fields.backlog ?? 0))

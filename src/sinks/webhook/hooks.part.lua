@@ -9,12 +9,13 @@
 --
 -- KEYS[15] deadlines    zset  subscription .. ' ' .. sequence -> ms at which its open batch is due: exactly the open batches
 -- KEYS[16] announced    set   subscriptions that were disabled, of which no event tells yet
--- KEYS[17] definitions  hash  subscription -> JSON, for whoever dispatches: too long for the hash below, which is small in memory as long
+-- KEYS[17] definitions  hash  subscription -> for whoever dispatches: its secrets, "<until ms, 0 for ever> <secret>" in lines, the newest
+--                             first; then its definition, JSON in one line. Too long for the hash below, which is small in memory as long
 --                             as none of its values has more than 64 bytes
--- ARGV[6] hook_prefix   .. subscription: hash, what is known of it: revision, born, defined, secrets, maxEvents, maxWaitMs,
---                       maxBytes, keepEvents, sequences (how many); declared (SHA-1 of the secret that the definition has); applied:<partition>; open:<sequence> -> "<opened ms> <events> <bytes>"; later:<sequence> -> id
---                       of the batch that waits to be tried again; backlog (events that are here), in, delivered, dead, dropped (events,
---                       ever; of a dead letter that gave way as dropped, and not as dead any more); batches, attempts, throttled, stale (ever); failures (in a row), failingSince, deliveredAt (ms);
+-- KEYS[18] tallies      hash  subscription -> what is counted of it, packed (tally_places); there is none while it is being removed
+-- ARGV[6] hook_prefix   .. subscription: hash, what is known of it: revision, born, defined, maxEvents, maxWaitMs,
+--                       maxBytes, keepEvents, sequences (how many); declared (SHA-1 of the secret that the definition has); applied:<partition>;
+--                       open:<sequence> -> "<opened ms> <events> <bytes>"; later:<sequence> -> id of the batch that waits to be tried again;
 --                       paused (ms), disabled (why), disabledAt (ms)
 -- ARGV[7] open_prefix   .. subscription .. ':' .. sequence: list, "<format>\n<start>\n<end>", then "<event id> <event>" each
 -- ARGV[8] seed          random: with it begin the ids of the batches that are sealed in this call
@@ -22,7 +23,7 @@
 -- A batch is an item like any other: '{"type":"busbar.batch","tenant":<subscription>,"format","events":<how many>,"opened":<ms>,"ids":<of
 -- its events, joined by commas>}\n' and the body, as it is sent.
 
-local deadlines, announced, definitions = KEYS[15], KEYS[16], KEYS[17]
+local deadlines, announced, definitions, tallies = KEYS[15], KEYS[16], KEYS[17], KEYS[18]
 local hook_prefix, open_prefix, seed = ARGV[6], ARGV[7], ARGV[8]
 
 -- One that is due while its sequence is busy is looked at again: whoever ends the batch before it seals it at once.
@@ -42,45 +43,69 @@ local function batch_id()
   return sub(seed, 1, 17) .. text
 end
 
-local counters = {'backlog', 'in', 'delivered', 'dead', 'dropped', 'batches', 'attempts', 'throttled', 'stale'}
+-- What is counted of a subscription, and where it stands in its tallies: backlog (events that are here); in, delivered, dead, dropped (events,
+-- ever; of a dead letter that gave way as dropped, and not as dead any more); batches, attempts, throttled, stale (ever); failures (in a row),
+-- failingSince, deliveredAt (ms; 0 for never); retrying (fields later:<sequence> that it has); loggedAt (ms at which its log of attempts was
+-- last given a time to live).
+local tally_places = {
+  backlog = 1, ['in'] = 2, delivered = 3, dead = 4, dropped = 5, batches = 6, attempts = 7, throttled = 8, stale = 9, failures = 10,
+  failingSince = 11, deliveredAt = 12, retrying = 13, loggedAt = 14,
+}
+local tally_format = '<dddddddddddddd'
 
--- What scripts need to know of a subscription; nil when there is none.
+-- By name: a subscription; false when there is none.
 local hooks = {}
-local function hook_of(name)
-  if hooks[name] == nil then
-    local read = redis.call('HMGET', hook_prefix .. name, 'revision', 'born', 'maxEvents', 'maxWaitMs', 'maxBytes', 'keepEvents', 'sequences',
-      'failingSince', unpack(counters))
-    hooks[name] = read[1] and {
-      name = name, key = hook_prefix .. name, revision = tonumber(read[1]), born = tonumber(read[2]), max_events = tonumber(read[3]),
-      max_wait = tonumber(read[4]), max_bytes = tonumber(read[5]), keep_events = tonumber(read[6]), sequences = tonumber(read[7]),
-      is_failing = read[8] and true or false, backlog = tonumber(read[9] or 0), counts = {}, changed = {},
-    } or false
-    for i = 1, read[1] and #counters or 0 do hooks[name].counts[counters[i]] = tonumber(read[8 + i] or 0) end
+
+-- Of any number: all of a call are read with one command.
+local function load_hooks(names)
+  local missing = {}
+  for i = 1, #names do
+    local name = names[i]
+    if hooks[name] == nil then hooks[name], missing[#missing + 1] = false, name end
   end
-  return hooks[name] or nil
-end
-
--- Counters of a subscription, written by save_hooks().
-local function tally(hook, field, by)
-  hook.counts[field] = hook.counts[field] + by
-  if by ~= 0 then hook.changed[field] = format('%.0f', hook.counts[field]) end
-end
-
-local function backlog_grows(hook, events)
-  hook.backlog = hook.backlog + events
-  tally(hook, 'backlog', events)
-end
-
-local function save_hooks()
-  for _, hook in pairs(hooks) do
-    if hook then
-      local words = {}
-      for field, value in pairs(hook.changed) do words[#words + 1], words[#words + 2] = field, value end
-      if #words > 0 then redis.call('HSET', hook.key, unpack(words)) end
-      hook.changed = {}
+  for from = 1, #missing, 1000 do
+    for i, packed in ipairs(redis.call('HMGET', tallies, unpack(missing, from, math.min(from + 999, #missing)))) do
+      local name = missing[from + i - 1]
+      if packed then hooks[name] = {name = name, key = hook_prefix .. name, counts = {struct.unpack(tally_format, packed)}} end
     end
   end
 end
+
+local function hook_of(name)
+  if hooks[name] == nil then load_hooks({name}) end
+  return hooks[name] or nil
+end
+
+-- What of its definition scripts go by, and one more field of its hash; nil when that is not there.
+local function define(hook, asked_of_it)
+  if not hook.revision then
+    local read = redis.call('HMGET', hook.key, 'revision', 'born', 'maxEvents', 'maxWaitMs', 'maxBytes', 'keepEvents', 'sequences', asked_of_it or '')
+    if not read[1] then return nil end
+    hook.revision, hook.born, hook.max_events, hook.max_wait = tonumber(read[1]), tonumber(read[2]), tonumber(read[3]), tonumber(read[4])
+    hook.max_bytes, hook.keep_events, hook.sequences, hook.asked = tonumber(read[5]), tonumber(read[6]), tonumber(read[7]), read[8]
+  end
+  return hook
+end
+
+local function tallied(hook, field) return hook.counts[tally_places[field]] end
+
+-- Written by save_hooks().
+local function set_tally(hook, field, value) hook.counts[tally_places[field]], hook.is_changed = value, true end
+
+local function tally(hook, field, by) set_tally(hook, field, tallied(hook, field) + by) end
+
+local function save_hooks()
+  local records = {}
+  for name, hook in pairs(hooks) do
+    if hook and hook.is_changed then
+      records[#records + 1], records[#records + 2] = name, struct.pack(tally_format, unpack(hook.counts, 1, 14))
+      hook.is_changed = false
+    end
+  end
+  in_pieces('HSET', tallies, records)
+end
+
+local function secrets_in(definition) return match(definition, '^(.-)\n{') end
 
 -- "<until ms, 0 for ever> <secret>" each, the newest first, with a new one: the one before it goes on being used for a while, and so do those
 -- before that whose time is not over.
@@ -115,7 +140,7 @@ local function open_batch(hook, sequence)
   return batch
 end
 
-local function is_due(batch) return batch.events > 0 and batch.opened + batch.hook.max_wait <= now end
+local function is_due(batch) return batch.events > 0 and define(batch.hook) and batch.opened + batch.hook.max_wait <= now end
 
 -- A batch of this sequence waits, is held, or is to be tried again.
 local function is_busy(lane, sequence)
@@ -225,7 +250,7 @@ local function sealed_at(item) return tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+
 -- its object, too.
 local function longest_behind(hook, lane)
   local fields, most, longest = {}, 0, nil
-  for sequence = 0, hook.sequences - 1 do fields[#fields + 1] = object_field(lane, tostring(sequence)) end
+  for sequence = 0, define(hook).sequences - 1 do fields[#fields + 1] = object_field(lane, tostring(sequence)) end
   load_objects(fields)
   for _, field in ipairs(fields) do
     local length = first_behind[field] and next_behind[field] - first_behind[field] or 0
@@ -269,7 +294,7 @@ local function drop_batch(hook)
     return nil
   end
   local events = events_in(item)
-  backlog_grows(hook, -events)
+  tally(hook, 'backlog', -events)
   tally(hook, 'dropped', events)
   return item
 end

@@ -5,13 +5,14 @@
 -- ARGV[10] most  how many sealed batches
 --
 -- Replies {'gone'} or {'seen', now, dead letters of it, {field, value, …}, {open…}, {sealed…}}
+--         fields: of its hash; secrets; and of its tallies those that are not 0
 --         open:   sequence, ms at which it is due ('' for no deadline), how many events are there
 --         sealed: place ('held', 'waiting', 'later' or 'behind'), headers of item and batch, bytes,
 --                 of one that is held: worker, ms since when, ms until when; of one for later: ms at which it is due
 
 local name, most = ARGV[9], tonumber(ARGV[10])
 local hook = hook_of(name)
-if not revision or not hook then return {'gone'} end
+if not revision or not hook or not define(hook) then return {'gone'} end
 
 local lane, sealed, opened = lane_of(name), {}, {}
 
@@ -55,4 +56,9 @@ for sequence = 0, hook.sequences - 1 do
   end
 end
 local fields = redis.call('HGETALL', hook.key)
+fields[#fields + 1], fields[#fields + 2] = 'secrets', secrets_in(redis.call('HGET', definitions, name) or '') or ''
+for field in pairs(tally_places) do
+  local value = tallied(hook, field)
+  if value ~= 0 then fields[#fields + 1], fields[#fields + 2] = field, format('%.0f', value) end
+end
 return {'seen', format('%.0f', now), dead_of[lane], fields, opened, sealed}

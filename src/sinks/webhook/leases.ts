@@ -5,13 +5,35 @@
  *   lost   the shard says so, or it has ended by this process's own clock while Redis was away: posting is stopped, another one does it
  *   over   nothing of it is being posted any more
  */
-import { setMaxListeners } from 'node:events'
 import type { Clock, Timer } from '../../runtime/clock.ts'
+import type { StopSignal } from './attempt.ts'
 
 export interface Lease {
   readonly token: string
   /** Fires when its batches are not to be posted any longer. */
-  readonly signal: AbortSignal
+  readonly signal: StopSignal
+}
+
+class Stop implements StopSignal {
+  #aborted = false
+  readonly #listeners = new Set<() => void>()
+
+  get aborted(): boolean {
+    return this.#aborted
+  }
+
+  addEventListener(_: 'abort', listener: () => void): void {
+    this.#listeners.add(listener)
+  }
+
+  removeEventListener(_: 'abort', listener: () => void): void {
+    this.#listeners.delete(listener)
+  }
+
+  abort(): void {
+    this.#aborted = true
+    for (const listener of this.#listeners) listener()
+  }
 }
 
 interface KeptLease extends Lease {
@@ -19,7 +41,7 @@ interface KeptLease extends Lease {
   until: number
   /** Batches that are being posted. */
   left: number
-  readonly abort: AbortController
+  readonly signal: Stop
 }
 
 /** Answers the tokens that hold nothing any more. */
@@ -44,9 +66,7 @@ export class Leases {
 
   /** Of a claim that was sent at that time and has brought so many batches: all of them count before the first can end. */
   begin(token: string, sentAt: number, batches: number): Lease {
-    const abort = new AbortController()
-    setMaxListeners(0, abort.signal)
-    const lease = { token, until: sentAt + this.#leaseMs, left: batches, abort, signal: abort.signal }
+    const lease = { token, until: sentAt + this.#leaseMs, left: batches, signal: new Stop() }
     this.#all.set(token, lease)
     if (!this.#next) this.#lookSoon()
     return lease
@@ -60,7 +80,7 @@ export class Leases {
   }
 
   abortAll(): void {
-    for (const { abort } of this.#all.values()) abort.abort()
+    for (const { signal } of this.#all.values()) signal.abort()
   }
 
   close(): void {
@@ -86,7 +106,7 @@ export class Leases {
 
   #abortEnded(): void {
     const now = this.#clock.monotonicMs()
-    for (const { until, abort } of this.#kept()) if (until <= now) abort.abort()
+    for (const { until, signal } of this.#kept()) if (until <= now) signal.abort()
   }
 
   async #renewKept(): Promise<void> {
@@ -96,7 +116,7 @@ export class Leases {
     try {
       const lost = new Set(await this.#renew(kept.map(({ token }) => token)))
       for (const lease of kept) {
-        if (lost.has(lease.token)) lease.abort.abort()
+        if (lost.has(lease.token)) lease.signal.abort()
         else lease.until = sentAt + this.#leaseMs
       }
     } catch {

@@ -13,7 +13,7 @@ for i = 10, #ARGV do
   if letter then
     local item, hook = untried(letter), hook_of(name_of[lane])
     if act == 'redrive' and hook then
-      backlog_grows(hook, events_in(item))
+      tally(hook, 'backlog', events_in(item))
       if line_up_or_behind(lane, item) then ready = ready + 1 end
     else
       left_of[lane] = left_of[lane] + 1

@@ -4,7 +4,7 @@
 -- ARGV[9] name          of the subscription
 -- ARGV[10] its_revision  of the definition
 -- ARGV[11] its_born      revision of the subscription's creation
--- ARGV[12] definition    JSON, for whoever dispatches
+-- ARGV[12] definition    JSON of an object, for whoever dispatches
 -- ARGV[13] max_events    of a batch
 -- ARGV[14] max_wait_ms   until an open batch is due
 -- ARGV[15] max_bytes     of a batch
@@ -24,16 +24,16 @@ local name, its_revision, its_born, definition = ARGV[9], tonumber(ARGV[10]), to
 local max_events, max_wait_ms, max_bytes, keep_events, sequences = ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]
 local given, made, overlap_ms = ARGV[18], ARGV[19], tonumber(ARGV[20])
 local key = hook_prefix .. name
-local known_of_it = redis.call('HMGET', key, 'defined', 'born', 'secrets', 'revision', 'declared')
+local known_of_it = redis.call('HMGET', key, 'defined', 'born', 'revision', 'declared')
 local its_defined, lived = tonumber(known_of_it[1] or -1), tonumber(known_of_it[2])
 
 if lived and its_born > lived then return {'left'} end
-if its_defined >= its_revision or lived and (its_born < lived or not known_of_it[4]) then return {'outdated', its_defined} end
+if its_defined >= its_revision or lived and (its_born < lived or not known_of_it[3]) then return {'outdated', its_defined} end
 
-local secrets, declared = known_of_it[3], given ~= '' and redis.sha1hex(given)
+local secrets, declared = secrets_in(redis.call('HGET', definitions, name) or ''), given ~= '' and redis.sha1hex(given)
 if not secrets then
   secrets = '0 ' .. (given ~= '' and given or made)
-elseif declared and declared ~= known_of_it[5] then
+elseif declared and declared ~= known_of_it[4] then
   secrets = with_secret(secrets, given, overlap_ms)
 end
 
@@ -41,10 +41,9 @@ end
 if not revision then
   redis.call('HSET', store, 'revision', 1, 'born', 1, 'defined', 1, 'attempts', 0, 'weighted', 0, 'ordered', 1, 'parks', 0)
 end
-redis.call('HSET', definitions, name, definition)
-redis.call('HSET', key, 'revision', format('%.0f', math.max(tonumber(known_of_it[4] or 0), its_revision)), 'born', ARGV[11], 'defined', ARGV[10],
-  'maxEvents', max_events, 'maxWaitMs', max_wait_ms, 'maxBytes', max_bytes, 'keepEvents', keep_events, 'sequences', sequences,
-  'secrets', secrets)
+redis.call('HSET', definitions, name, secrets .. '\n' .. definition)
+redis.call('HSET', key, 'revision', format('%.0f', math.max(tonumber(known_of_it[3] or 0), its_revision)), 'born', ARGV[11], 'defined', ARGV[10],
+  'maxEvents', max_events, 'maxWaitMs', max_wait_ms, 'maxBytes', max_bytes, 'keepEvents', keep_events, 'sequences', sequences)
 if declared then redis.call('HSET', key, 'declared', declared) else redis.call('HDEL', key, 'declared') end
 if lived then
   for _, field in ipairs(redis.call('HKEYS', key)) do
@@ -54,6 +53,7 @@ if lived then
   end
   return {'raised'}
 end
+redis.call('HSET', tallies, name, struct.pack(tally_format, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0))
 redis.call('HINCRBY', store, 'hooks', 1)
 for i = 21, #ARGV do redis.call('HSET', key, 'applied:' .. i - 21, ARGV[i]) end
 return {'made'}

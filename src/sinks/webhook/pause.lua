@@ -13,7 +13,9 @@ if not revision or not hook then return {'gone'} end
 local lane = lane_of(name)
 redis.call('ZREM', later, '@' .. name)
 if act == 'resume' then
-  redis.call('HDEL', hook.key, 'paused', 'disabled', 'disabledAt', 'failures', 'failingSince')
+  redis.call('HDEL', hook.key, 'paused', 'disabled', 'disabledAt')
+  set_tally(hook, 'failures', 0)
+  set_tally(hook, 'failingSince', 0)
   redis.call('SREM', announced, name)
   not_before[lane] = 0
   enters(lane)
@@ -25,6 +27,7 @@ else
   redis.call('HSETNX', hook.key, 'paused', format('%.0f', now))
   not_before[lane] = forever
 end
+save_hooks()
 save()
 if act == 'resume' then wake_idle(1) end
 return {'done'}

@@ -33,6 +33,13 @@ export interface PosterOptions {
   now?: () => number
 }
 
+interface Target {
+  origin: string
+  path: string
+}
+
+const mostChecked = 10_000
+
 export class Poster {
   readonly #guard: Guard
   readonly #attemptLimits: AttemptLimits
@@ -40,6 +47,8 @@ export class Poster {
   readonly #maxEndpoints: number
   /** By origin; the first one has not been used for longest. */
   readonly #endpoints = new Map<string, Endpoint>()
+  /** By URL: what its text says never changes. Where its name leads to is judged for each connection. */
+  readonly #checked = new Map<string, Target>()
   #isClosed = false
 
   constructor(options: PosterOptions) {
@@ -60,17 +69,24 @@ export class Poster {
   post(request: PostRequest): Promise<Posted> {
     if (this.#isClosed) return failed(closed)
     if (request.signal?.aborted) return failed('stopped before it was sent')
-    let url: URL
+    let target: Target
     try {
-      url = this.#guard.checkUrl(request.url)
+      target = this.#checked.get(request.url) ?? this.#check(request.url)
     } catch (error) {
       return failed(problemOf(error))
     }
-    const { totalMs = this.#attemptLimits.totalMs } = request
-    const limits = { ...this.#attemptLimits, totalMs }
+    const { origin, path } = target
     return new Promise((resolve) =>
-      this.#endpoint(url.origin).send(new Attempt(url, request, limits, resolve), request.connections),
+      this.#endpoint(origin).send(new Attempt(path, request, this.#attemptLimits, resolve), request.connections),
     )
+  }
+
+  #check(text: string): Target {
+    const { origin, pathname, search } = this.#guard.checkUrl(text)
+    if (this.#checked.size >= mostChecked) this.#checked.clear()
+    const target = { origin, path: pathname + search }
+    this.#checked.set(text, target)
+    return target
   }
 
   /** What is under way ends; nothing keeps the process alive after it. */

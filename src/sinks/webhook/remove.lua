@@ -15,6 +15,7 @@ if not revision or not lived or lived > its_revision then return {'removed'} end
 
 -- What its parts are is known by the fields of its record; that goes last, but for what lets events in.
 redis.call('HDEL', key, 'revision')
+redis.call('HDEL', tallies, name)
 local lane, discarded = lane_of(name), 0
 
 local function forget_open()
@@ -130,5 +131,5 @@ redis.call('SREM', announced, name)
 redis.call('HDEL', definitions, name)
 if redis.call('HINCRBY', store, 'hooks', -1) > 0 then return {'removed'} end
 redis.call('UNLINK', store, turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle, objects, behind, parked,
-  deadlines, announced, definitions)
+  deadlines, announced, definitions, tallies)
 return {'removed'}

@@ -8,8 +8,8 @@
 -- Replies {'done'} or {'gone'}, when there is no such webhook
 
 local name, secret, overlap_ms = ARGV[9], ARGV[10], tonumber(ARGV[11])
-local key = hook_prefix .. name
-local secrets = redis.call('HGET', key, 'secrets')
-if not secrets then return {'gone'} end
-redis.call('HSET', key, 'secrets', with_secret(secrets, secret, overlap_ms))
+local known_of_it = redis.call('HGET', definitions, name)
+if not known_of_it then return {'gone'} end
+local secrets = secrets_in(known_of_it)
+redis.call('HSET', definitions, name, with_secret(secrets, secret, overlap_ms) .. sub(known_of_it, #secrets + 1))
 return {'done'}

@@ -19,7 +19,7 @@ import {
   storeKeys,
 } from '../../lanes/scripts.ts'
 import type { WebhookKeys } from '../../redis/keys.ts'
-import { defineScript, type ScriptArg } from '../../redis/script.ts'
+import { defineScript, type ScriptArg, type WrittenArgs, writeArg } from '../../redis/script.ts'
 
 export interface ShardInput extends StoreInput {
   keys: WebhookKeys
@@ -28,8 +28,8 @@ export interface ShardInput extends StoreInput {
 }
 
 const shardKeys = (input: ShardInput): string[] => {
-  const { deadlines, announced, definitions } = input.keys
-  return [...storeKeys(input), deadlines, announced, definitions]
+  const { deadlines, announced, definitions, tallies } = input.keys
+  return [...storeKeys(input), deadlines, announced, definitions, tallies]
 }
 const shardArgs = (input: ShardInput, fields?: readonly string[]): ScriptArg[] => [
   ...storeArgs(input, fields),
@@ -105,6 +105,7 @@ export const acceptScript = defineScript({
   file: new URL('./accept.lua', import.meta.url),
   parts,
   keys: (input: AcceptInput) => shardKeys(input),
+  keysFrom: ({ keys }) => keys,
   args: ({ replay, partition, deliveries, ...input }) => [
     ...shardArgs(input),
     ...[replay, partition, mostDrops],
@@ -135,10 +136,8 @@ export interface Ended {
 /** What is known of a subscription whose batch was claimed. */
 export interface HookFacts {
   name: string
-  /** '' when it was removed. */
-  definition: string
-  /** As stored: "<until ms, 0 for ever> <secret>" in lines, the newest first. */
-  secrets: string
+  /** As stored, secrets and definition; '' when it was removed. */
+  stored: string
   failures: number
   /** ms; undefined when the last attempt was good. */
   failingSince: number | undefined
@@ -163,42 +162,46 @@ export const workScript = defineScript({
   file: new URL('./work.lua', import.meta.url),
   parts: workParts,
   keys: (input: WorkInput) => shardKeys(input),
+  keysFrom: ({ keys }) => keys,
   args: ({ ended, claim, ...input }) => {
     const claimed = claim && claimAct(claim)
     const settled = settleAct(ended.map(({ settlement }) => settlement))
     return [
       ...shardArgs(input, claimed?.field ? [claimed.field] : []),
       input.keys.attemptsPrefix,
-      ...(ended.length > 0 ? [settled.words(), ...endedWords(ended)] : []),
+      ...(ended.length > 0 ? [settled.words(), endedWords(ended)] : []),
       ...(claimed ? [claimed.words()] : []),
     ]
   },
   reply: (raw: unknown[]) => raw,
 })
 
-const endedWords = (ended: readonly Ended[]): ScriptArg[] => [
-  ...['ended', ended.length],
-  ...ended.flatMap(({ settlement, name, sequence, became, events, attempt, disable }, i) => [
-    ...[i + 1, name, sequence, settlement.id],
-    ...[became, events, attempt, disable],
-  ]),
-]
+function endedWords(ended: readonly Ended[]): WrittenArgs {
+  let text = writeArg('ended') + writeArg(ended.length)
+  for (const { settlement, name, sequence, became, events, attempt, disable } of ended)
+    text +=
+      writeArg(`${became} ${name} ${sequence} ${events}`) +
+      writeArg(attempt) +
+      writeArg(became === 'failed' ? settlement.id : disable)
+  return { text, count: 2 + 3 * ended.length }
+}
 
 /** The acts that were asked for decide what stands where. */
 export function readWork({ ended, claim }: Pick<WorkInput, 'ended' | 'claim'>, raw: readonly unknown[]): WorkReply {
   const replies = [...raw]
-  const [, pending, ...described] = replies.pop() as RawHooks
+  const described = replies.pop() as RawHooks
   const hooks = new Map<string, HookFacts>()
-  for (let at = 0; at < described.length; at += 5) {
-    const [name, definition, secrets, failures, since] = described.slice(at, at + 5) as [string, ...string[]]
-    const failingSince = since ? Number(since) : undefined
-    hooks.set(name, { name, definition: definition!, secrets: secrets!, failures: Number(failures), failingSince })
+  for (let at = 2; at < described.length; at += 3) {
+    const [name, stored, failing] = [described[at] as string, described[at + 1] as string, described[at + 2] as string]
+    const [failures, failingSince] =
+      failing === '' ? [0, undefined] : (failing.split(' ').map(Number) as [number, number])
+    hooks.set(name, { name, stored, failures, failingSince })
   }
   return {
     settled: ended.length > 0 ? readSettled(replies.shift() as never) : undefined,
     claimed: claim ? readClaimed(replies.shift() as never) : undefined,
     hooks,
-    hasAnnouncements: pending === 1,
+    hasAnnouncements: described[1] === 1,
   }
 }
 

@@ -5,7 +5,7 @@
  *   flowing   there may be more: it is asked as soon as a slot is free
  *   closed    nothing is claimed any more
  *
- * One call at a time; what ends meanwhile goes with the next one. A call without an answer is sent again: a claim gets what it had
+ * One call at a time; what ends meanwhile goes with the next one, and while it is in line for slots it waits for its turn. A call without an answer is sent again: a claim gets what it had
  * been given, and what was settled already is stale.
  */
 
@@ -14,14 +14,16 @@ import { Alarm } from '../../lanes/alarm.ts'
 import { storedReason } from '../../lanes/item.ts'
 import { mayPass } from '../../redis/connection.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
+import type { Timer } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 import { Announcements } from './announcements.ts'
 import { type Batch, readBatch } from './batch.ts'
-import { type Attempt, deliver, Endpoints } from './deliver.ts'
-import type { DispatchContext, Slots } from './dispatcher.ts'
+import { type Attempt, type DeliverContext, deliver, Endpoints } from './deliver.ts'
+import type { DispatchContext } from './dispatcher.ts'
 import { type Lease, Leases } from './leases.ts'
 import type { Ended, HookFacts, WorkReply } from './scripts.ts'
 import type { Shard } from './shard.ts'
+import { mostPerClaim, type Slots } from './slots.ts'
 import type { Verdict } from './verdict.ts'
 
 type NewClaim = Claim & { token: string }
@@ -33,8 +35,9 @@ interface Posting {
   isFailing: boolean
 }
 
-// A claim's answer has the bodies: so many of a MiB at most.
-const mostPerClaim = 16
+// What has ended waits for its shard's turn until there are so many, and for no longer than this.
+const mostEnded = 2 * mostPerClaim
+const longestEndedMs = 50
 const repeatMs = 100
 // After an answer that says that something is wrong, and not only away.
 const stuckMs = [100, 5_000] as const
@@ -50,11 +53,17 @@ export class ShardDispatch {
   readonly #endpoints = new Endpoints()
   readonly #leases: Leases
   readonly #announcements: Announcements
+  readonly #delivering: DeliverContext
   /** Being posted. */
   #held = 0
   #ended: Ended[] = []
+  /** By the monotonic clock: since when the first of them waits. */
+  #endedSince = 0
+  #overdue: Timer | undefined
   #unlisten: (() => void) | undefined
   #dry = false
+  /** What a claim will bring, by what the last one has: slots that are asked for in vain are missing elsewhere meanwhile. */
+  #likely = 4
   #wakes = 0
   #calling: Promise<void> | undefined
   #isScheduled = false
@@ -72,7 +81,8 @@ export class ShardDispatch {
     this.#idleName = context.randomness.id()
     this.#alarm = new Alarm(context, () => this.wake())
     this.#announcements = new Announcements(context, shard)
-    const { network, leaseMs } = context
+    const { network, leaseMs, poster, randomness } = context
+    this.#delivering = { poster, randomness, nowMs: () => this.#nowMs() }
     this.#leases = new Leases(network, leaseMs, (tokens) => shard.renew(tokens, leaseMs))
   }
 
@@ -113,6 +123,7 @@ export class ShardDispatch {
     this.#closedUntil = network.monotonicMs() + deadlineMs
     this.#unlisten?.()
     this.#alarm.end()
+    this.#callSoon()
     // What is being posted may end; a third of the time is for saying what became of it.
     await within(network, (deadlineMs * 2) / 3, this.#quiet())
     this.#leases.abortAll()
@@ -151,19 +162,32 @@ export class ShardDispatch {
   }
 
   #call(): void {
+    const claim = this.#nextClaim()
+    if (!claim && (this.#ended.length === 0 || this.#mayWait())) return
     const ended = this.#ended
     this.#ended = []
-    const claim = this.#nextClaim()
-    if (ended.length === 0 && !claim) return
     this.#calling = this.#ask(ended, claim).then(() => {
       this.#calling = undefined
       if (this.#ended.length > 0 || !this.isSpent) this.#callSoon()
     })
   }
 
+  /** There are no slots for it, but its turn comes: what has ended goes with its claim. */
+  #mayWait(): boolean {
+    if (this.#closed || this.#ended.length >= mostEnded || !this.#slots.isInLine(this)) return false
+    const { network } = this.#context
+    const leftMs = this.#endedSince + longestEndedMs - network.monotonicMs()
+    if (leftMs > 0)
+      this.#overdue ??= network.after(leftMs, () => {
+        this.#overdue = undefined
+        this.#callSoon()
+      })
+    return leftMs > 0
+  }
+
   #nextClaim(): NewClaim | undefined {
     const { randomness, worker, start, leaseMs } = this.#context
-    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held, mostPerClaim)
+    const n = this.isSpent ? 0 : this.#slots.take(this, this.#held, Math.max(this.#likely, this.#ended.length + 1))
     if (n === 0) return undefined
     return { token: randomness.id(), n, leaseMs, worker, start, byHand: true, idleName: this.#idleName }
   }
@@ -209,6 +233,7 @@ export class ShardDispatch {
     this.#serverMs = claimed.nowMs
     this.#serverAt = this.#context.clock.monotonicMs()
     const { items, more, dueInMs } = claimed
+    this.#likely = items.length < n ? items.length + 1 : 2 * n
     // What was heard meanwhile may be of something else than this answer.
     if (items.length < n && !more && wakes === this.#wakes) this.#dry = true
     if (dueInMs !== undefined) this.#alarm.in(dueInMs)
@@ -232,17 +257,15 @@ export class ShardDispatch {
     const { batch, lease } = posting
     if (this.#closed) return this.#endUntried(posting, { kind: 'back' }, 'back')
     // Without a definition nobody knows where to: it is kept until there is one, or it is removed with its webhook.
-    if (!hook?.definition || (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)))
+    if (!hook?.stored || (posting.isFailing && !this.#slots.takeForFailing(batch.subscription)))
       return this.#endUntried(posting, this.#throttle(), 'throttled')
     const endpoint = this.#endpoints.of(hook, this.#nowMs())
-    const { poster, randomness } = this.#context
-    const context = { poster, randomness, nowMs: () => this.#nowMs() }
-    const delivered = await deliver(context, batch, endpoint, lease.signal)
+    const { signal } = lease
+    const delivered = await deliver(this.#delivering, { batch, endpoint, failingSince: hook.failingSince, signal })
     if (!delivered) return this.#end(posting, this.#throttle(), 'throttled', undefined)
     const { verdict, attempt } = delivered
     // Cut off by close(), or its lease was lost: whether it arrived nobody knows, so it goes out again.
-    if (lease.signal.aborted && verdict.became !== 'delivered')
-      return this.#end(posting, { kind: 'back' }, 'back', undefined)
+    if (signal.aborted && verdict.became !== 'delivered') return this.#end(posting, { kind: 'back' }, 'back', undefined)
     this.#report(batch, attempt)
     const disable = verdict.became === 'back' ? verdict.disable : ''
     this.#end(posting, outcomeOf(verdict), verdict.became, attempt, disable)
@@ -258,9 +281,11 @@ export class ShardDispatch {
     this.#end(posting, outcome, became, undefined)
   }
 
-  #report({ subscription, sequence }: Batch, { at: _at, excerpt: _excerpt, ...attempt }: Attempt): void {
-    const name = attempt.outcome === 'delivered' ? 'webhook.delivered' : 'webhook.failed'
-    this.#context.telemetry.emit(name, { webhook: subscription, sequence, ...attempt })
+  #report({ subscription: webhook, sequence }: Batch, tried: Attempt): void {
+    const { batch, attempt, events, status, problem, tookMs, outcome, againInMs } = tried
+    const name = outcome === 'delivered' ? 'webhook.delivered' : 'webhook.failed'
+    const about = { webhook, sequence, batch, attempt, events, status, problem, tookMs, outcome, againInMs }
+    this.#context.telemetry.emit(name, about)
   }
 
   #end(posting: Posting, outcome: Outcome, became: Ended['became'], attempt: Attempt | undefined, disable = ''): void {
@@ -268,10 +293,10 @@ export class ShardDispatch {
     const { id, subscription: name, sequence, events } = batch
     this.#leases.ended(lease)
     this.#held -= 1
-    this.#ended.push({
-      ...{ settlement: { token: lease.token, id, outcome }, name, sequence, became, events },
-      ...{ attempt: attempt ? JSON.stringify(attempt) : '', disable },
-    })
+    if (this.#ended.length === 0) this.#endedSince = this.#context.network.monotonicMs()
+    const settlement = { token: lease.token, id, outcome }
+    const said = attempt ? JSON.stringify(attempt) : ''
+    this.#ended.push({ settlement, name, sequence, became, events, attempt: said, disable })
     // The sequence may have more, and the claim goes along: also if the one under way comes back with less than it asked for.
     this.#wakes += 1
     this.#dry = false

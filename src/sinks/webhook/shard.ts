@@ -12,6 +12,7 @@ import { runScript, type Script } from '../../redis/script.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Attempt } from './deliver.ts'
 import { readWork, type ShardInput, type WorkInput, type WorkReply, workScript } from './scripts.ts'
+import { readTallies } from './tallies.ts'
 
 export interface ShardGround {
   namespace: string
@@ -61,9 +62,11 @@ export class Shard {
 
   /** Events that it has waiting, and whether it delivers. */
   async backlog(name: string): Promise<{ events: number; isStopped: boolean }> {
-    const fields = ['backlog', 'paused', 'disabled'] as const
-    const [events, paused, disabled] = await this.#redis.hmget(this.keys.hookPrefix + name, ...fields)
-    return { events: Number(events ?? 0), isStopped: paused !== null || disabled !== null }
+    const [tallies, [paused, disabled]] = await Promise.all([
+      this.#redis.hgetBuffer(this.keys.tallies, name),
+      this.#redis.hmget(this.keys.hookPrefix + name, 'paused', 'disabled'),
+    ])
+    return { events: tallies ? readTallies(tallies).backlog : 0, isStopped: paused !== null || disabled !== null }
   }
 
   /** Webhooks that were disabled, of which no event tells yet. */

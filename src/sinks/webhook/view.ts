@@ -11,7 +11,7 @@ import type { Randomness } from '../../runtime/clock.ts'
 import { checkKnown } from '../../unknown-name.ts'
 import { checkSecret, newSecret } from '../../webhook-signature.ts'
 import { createDeadView, type WebhookDeadView } from './dead-view.ts'
-import { type Attempt, answerOf, headersFor, secretsAt } from './deliver.ts'
+import { type Attempt, answerOf, endpointOf, headersFor, secretsAt } from './deliver.ts'
 import { type Format, renderEvent, wrapping } from './format.ts'
 import { type ShownSettings, settingsOf, shownSettings, type WebhookOptions } from './options.ts'
 import { type Replayed, type ReplayOptions, replay } from './replay.ts'
@@ -184,7 +184,7 @@ export function createWebhooksView(options: ViewOptions): WebhooksView {
     const { format } = settings
     const id = randomness.id()
     const about = { id, format, body: testBody(format, name, id, seen.nowMs) }
-    const endpoint = { settings, secrets: secretsAt(seen.fields.secrets!, seen.nowMs), failingSince: undefined }
+    const endpoint = endpointOf(settings, secretsAt(seen.fields.secrets!, seen.nowMs))
     const headers = headersFor(about, endpoint, seen.nowMs)
     const posted = await webhooks.poster.post({
       url: settings.url,
