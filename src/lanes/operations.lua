@@ -18,8 +18,10 @@ local reply = {'seen', 0}
 if not track then return reply end
 
 if act == 'get' then
-  track.load({unpack(ARGV, 8)})
-  for i = 8, #ARGV do reply[#reply + 1] = track.row(ARGV[i], details) end
+  local names = {}
+  for i = 8, #ARGV do names[i - 7] = ARGV[i] end
+  track.load(names)
+  for i = 1, #names do reply[#reply + 1] = track.row(names[i], details) end
   return reply
 end
 

@@ -407,29 +407,30 @@ local function track_operations()
   -- 0: it has not.
   local function when_ended(record) return (select(5, struct.unpack(head_format, record))) end
 
-  -- The oldest of those that have ended, so many or a few more: those whose time is over, or any. Answers how many.
-  local function forget(most, any)
-    local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
-    local function stays(together, before)
-      return not any and kept - before <= most_ended and tonumber(match(together, '^%d+')) + keep_ms > now
-    end
-    if not first or stays(first, 0) then return 0 end
-    local over, pieces, names, times = 0, 0, {}, {}
-    local is_enough = false
+  -- The oldest of those that have ended, so many or a few more, up to those that stay. Answers them, when they ended, and how many pieces of the
+  -- list they are.
+  local function oldest_ended(most, stays)
+    local names, times, pieces, is_enough = {}, {}, 0, false
     while not is_enough do
       local page = redis.call('LRANGE', ended_ones, pieces, pieces + math.min(most, 50) - 1)
       is_enough = #page == 0
       for _, together in ipairs(page) do
-        is_enough = over >= most or stays(together, over)
+        local ms = tonumber(match(together, '^%d+'))
+        is_enough = #names >= most or stays(ms, #names)
         if is_enough then break end
         pieces = pieces + 1
-        local ms = tonumber(match(together, '^%d+'))
-        for name in string.gmatch(together, ' (%S+)') do
-          over = over + 1
-          names[over], times[over] = name, ms
-        end
+        for name in string.gmatch(together, ' (%S+)') do names[#names + 1], times[#times + 1] = name, ms end
       end
     end
+    return names, times, pieces
+  end
+
+  -- Those of them whose time is over, or any. Answers how many.
+  local function forget(most, any)
+    local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
+    local function stays(ms, before) return not any and kept - before <= most_ended and ms + keep_ms > now end
+    if not first or stays(tonumber(match(first, '^%d+')), 0) then return 0 end
+    local names, times, pieces = oldest_ended(most, stays)
     local forgotten = {}
     for i, record in ipairs(values_of(ops, names)) do
       -- One that began anew is not over, or ended again later.
@@ -437,8 +438,8 @@ local function track_operations()
     end
     removes(forgotten)
     redis.call('LTRIM', ended_ones, pieces, -1)
-    redis.call('HINCRBY', counts, 'kept', -over)
-    return over
+    redis.call('HINCRBY', counts, 'kept', -#names)
+    return #names
   end
 
   -- Those whose time is over, so many or a few more. Answers whether there are more.
