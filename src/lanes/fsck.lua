@@ -68,14 +68,14 @@ local function scan(command, key, from, row_of)
   return answer
 end
 
-local function is_record(text) return #text == (byte(text) == sign_of_rest and record_bytes or plain_bytes) end
+local function is_record(text) return #text == (byte(text, rest_at) == 43 and record_bytes or plain_bytes) end
 
 local function lane_row(name, record)
   if not is_record(record) then return {name} end
-  local head, tail, bytes, held = struct.unpack(record_format, record, 2)
+  local head, tail, bytes, held = struct.unpack(record_format, record)
   local ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones, paced = 0, 0, 0, 0, 0, 0, 0, 0
-  if byte(record) == sign_of_rest then
-    ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones, paced = struct.unpack(rest_format, record, rest_at)
+  if byte(record, rest_at) == 43 then
+    ranked, later_ones, dead_ones, wait, credit, parked_ones, behind_ones, paced = struct.unpack(rest_format, record, rest_at + 1)
   end
   local row = numbers(head, tail, bytes, ranked, later_ones, held, dead_ones, wait, parked_ones, behind_ones, paced)
   insert(row, is_weighted and redis.call('HGET', weights, name) or '1')
@@ -151,7 +151,7 @@ local sections = {
 function sections.waiting(from, name)
   local record = redis.call('HGET', lanes, name)
   if not record or not is_record(record) then return {''} end
-  local head, tail, bytes = struct.unpack(record_format, record, 2)
+  local head, tail, bytes = struct.unpack(record_format, record)
   local answer, left, rank = {'', {format('%.0f', bytes)}}, most, tonumber(match(from, '^r(%d+)$'))
   if not rank then
     local first = from == '0' and head or math.max(head, tonumber(sub(from, 2)))

@@ -35,12 +35,12 @@ local function lend(id, seq, item)
   local due = tonumber(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or math.huge)
   local record = redis.call('HGET', lanes, lane)
   -- One that has more than the plain numbers is not for here.
-  if lapse <= now or due <= now or record and string.byte(record) ~= 45 then return nil end
+  if lapse <= now or due <= now or record and string.byte(record, 41) ~= 45 then return nil end
 
   local tail, held, left = 2 ^ 40, 0, 0
   if record then
     local _
-    _, tail, _, held, left = struct.unpack('<I6I6I6I6I6', record, 2)
+    _, tail, _, held, left = struct.unpack('<ddddd', record)
   end
   local field, written_now = lane .. ' ' .. struct.pack('>I6', tail), string.format('%.0f', now)
   -- A token that holds something was answered before.
@@ -48,7 +48,7 @@ local function lend(id, seq, item)
   if not redis.call('SET', held_prefix .. token, lease, 'NX') then return nil end
   redis.call('HSET', items_at, field, item)
   redis.call('ZADD', leases, now + lease_ms, token)
-  redis.call('HSET', lanes, lane, '-' .. struct.pack('<I6I6I6I6I6', tail + 1, tail + 1, 0, held + 1, left) .. string.rep('-', 34))
+  redis.call('HSET', lanes, lane, struct.pack('<ddddd', tail + 1, tail + 1, 0, held + 1, left) .. '-------------------------')
   redis.call('HSET', store, applied, seq, 'in', string.format('%.0f', (known[8] or 0) + 1), 'held', string.format('%.0f', (known[9] or 0) + 1))
   local in_ms = -1
   if n > 1 then in_ms = math.min(lapse, due, now + lease_ms) - now end

@@ -26,7 +26,7 @@ export interface LaneRecord {
   paced: number
 }
 
-/** A sign, then these in this order, of six bytes each; if it was a plus, the rest follows as doubles, else all of it is 0. */
+/** In this order, as doubles; then a sign: a plus, and the rest is there, or dashes, and all of it is 0. */
 const first: readonly (keyof LaneRecord)[] = ['head', 'tail', 'bytes', 'held', 'left']
 const rest: readonly (keyof LaneRecord)[] = [
   'ranked',
@@ -38,14 +38,13 @@ const rest: readonly (keyof LaneRecord)[] = [
   'behind',
   'paced',
 ]
-const numberBytes = 6
-const restAt = 1 + numberBytes * first.length
+const restAt = 8 * first.length + 1
 const hasRest = '+'.charCodeAt(0)
 
 export function readRecord(packed: Buffer): LaneRecord {
-  const isThere = packed[0] === hasRest
+  const isThere = packed[restAt - 1] === hasRest
   const numbers = [
-    ...first.map((name, i) => [name, packed.readUIntLE(1 + numberBytes * i, numberBytes)]),
+    ...first.map((name, i) => [name, packed.readDoubleLE(8 * i)]),
     ...rest.map((name, i) => [name, isThere ? packed.readDoubleLE(restAt + 8 * i) : 0]),
   ]
   return Object.fromEntries(numbers) as unknown as LaneRecord

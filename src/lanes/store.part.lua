@@ -36,12 +36,11 @@ local store, turns, lanes, weights = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, asked = tonumber(ARGV[1]), ARGV[5]
 local format, sub, byte, pack = string.format, string.sub, string.byte, struct.pack
 
--- A lane's record: a sign, head, tail, bytes, held, left; then, if the sign is a '+', ranked, later, dead, not_before, credit, parked, behind and
--- paced, else dashes: mostly they are all 0. So many dashes that it has more than 64 bytes: a hash with such a value is a table from its
--- first field on, and its cost does not grow with its lanes. Lua knows texts by every third byte of one so long, counted from its end: of
--- these numbers the lowest bytes are among them. Otherwise the records of all lanes would look alike to it, and it would compare them.
-local record_format, rest_format, plain_format = '<I6I6I6I6I6', '<dddddddd', '<c1I6I6I6I6I6c34'
-local sign_of_rest, rest_at, plain_bytes, record_bytes = 43, 32, 65, 95
+-- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked, behind and paced, or
+-- dashes: mostly they are all 0. So many dashes that it has more than 64 bytes: a hash with such a value is a table from its first
+-- field on, and its cost does not grow with its lanes.
+local record_format, rest_format, plain_format = '<ddddd', '<dddddddd', '<dddddc25'
+local rest_at, plain_bytes, record_bytes = 41, 65, 105
 
 if not now then
   local time = redis.call('TIME')
@@ -73,9 +72,9 @@ local last_turn = turn_before
 local dead_bytes = tonumber(known[asked_at] or 0)
 
 local long_name = string.rep('-', 65)
-local no_rest = string.rep('-', 34)
+local no_rest = string.rep('-', plain_bytes - rest_at + 1)
 -- Places of a new lane begin in the middle: there is room before them for what is put back.
-local no_record = pack(plain_format, '-', 2 ^ 40, 2 ^ 40, 0, 0, 0, no_rest)
+local no_record = pack(plain_format, 2 ^ 40, 2 ^ 40, 0, 0, 0, no_rest)
 
 -- A lane is a number here, and what is known of it lies in these lists: a table for each would cost as much as all else.
 local lane_count, loaded, counted = 0, {}, {}
@@ -101,12 +100,12 @@ end
 
 local function load_lane(name, record, weight)
   local lane = lane_count + 1
-  local head, tail, bytes, held, left = struct.unpack(record_format, record, 2)
+  local head, tail, bytes, held, left = struct.unpack(record_format, record)
   lane_count, loaded[name], name_of[lane], weight_of[lane] = lane, lane, name, weight
   head_of[lane], tail_of[lane], bytes_of[lane], held_of[lane], left_of[lane] = head, tail, bytes, held, left
-  if byte(record) == sign_of_rest then
+  if byte(record, rest_at) == 43 then
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane],
-      paced_of[lane] = struct.unpack(rest_format, record, rest_at)
+      paced_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
     gave[lane] = gives(lane)
   else
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
@@ -238,9 +237,9 @@ local function save()
     else
       records[count_of_records + 1] = name_of[lane]
       if rest + credit + paced == 0 then
-        records[count_of_records + 2] = pack(plain_format, '-', head, tail, bytes_of[lane], held, left_of[lane], no_rest)
+        records[count_of_records + 2] = pack(plain_format, head, tail, bytes_of[lane], held, left_of[lane], no_rest)
       else
-        records[count_of_records + 2] = '+' .. pack(record_format, head, tail, bytes_of[lane], held, left_of[lane])
+        records[count_of_records + 2] = pack(record_format, head, tail, bytes_of[lane], held, left_of[lane]) .. '+'
           .. pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit, parked_ones, behind_ones, paced)
       end
       count_of_records = count_of_records + 2

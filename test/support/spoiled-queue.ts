@@ -28,10 +28,10 @@ export interface SpoiledQueue {
 /** As store.part.lua packs it. */
 export function packRecord(record: LaneRecord): Buffer {
   const { head, tail, bytes, ranked, later, held, dead, left, notBefore, credit, parked, behind, paced } = record
-  const packed = Buffer.alloc(95, '+')
-  for (const [i, number] of [head, tail, bytes, held, left].entries()) packed.writeUIntLE(number, 1 + 6 * i, 6)
+  const packed = Buffer.alloc(105, '+')
+  for (const [i, number] of [head, tail, bytes, held, left].entries()) packed.writeDoubleLE(number, 8 * i)
   for (const [i, number] of [ranked, later, dead, notBefore, credit, parked, behind, paced].entries())
-    packed.writeDoubleLE(number, 31 + 8 * i)
+    packed.writeDoubleLE(number, 41 + 8 * i)
   return packed
 }
 
