@@ -38,7 +38,7 @@ export const fsckChecks = {
   'webhook-store':
     "Every registered webhook has a record, in its shard: that of its subscription, not newer than its definition, and with nothing from beyond the log's end.",
   'webhook-batches':
-    'Every open batch of a webhook has a deadline, and events as it counts them; all events that a webhook counts are in its batches.',
+    'Every open batch of a webhook has a deadline, and events as it counts them; all events that a webhook counts are in its batches, and it counts the batches that were tried in vain.',
   'webhook-keys':
     'Every key of a shard belongs to a webhook that is registered and lies there; a shard without one has none.',
   operations:

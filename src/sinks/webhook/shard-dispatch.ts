@@ -35,7 +35,7 @@ interface Posting {
   isFailing: boolean
 }
 
-// What has ended waits for its shard's turn until there are so many, and for no longer than this.
+// What has ended waits for its shard's turn until there are so many, and for no longer than this, or a tenth of a lease.
 const mostEnded = 2 * mostPerClaim
 const longestEndedMs = 50
 const repeatMs = 100
@@ -175,8 +175,8 @@ export class ShardDispatch {
   /** There are no slots for it, but its turn comes: what has ended goes with its claim. */
   #mayWait(): boolean {
     if (this.#closed || this.#ended.length >= mostEnded || !this.#slots.isInLine(this)) return false
-    const { network } = this.#context
-    const leftMs = this.#endedSince + longestEndedMs - network.monotonicMs()
+    const { network, leaseMs } = this.#context
+    const leftMs = this.#endedSince + Math.min(longestEndedMs, leaseMs / 10) - network.monotonicMs()
     if (leftMs > 0)
       this.#overdue ??= network.after(leftMs, () => {
         this.#overdue = undefined
