@@ -42,6 +42,9 @@ const readers = {
   parked: unparked,
 }
 
+/** What each token was given: a whole lease is settled by its token alone. */
+const givenTo = new Map()
+
 function claim([, token, n, leaseMs], reply) {
   if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token }]]
   const [word, , now, more, due, ...items] = reply
@@ -53,6 +56,7 @@ function claim([, token, n, leaseMs], reply) {
   const headers = items.map((item) => item.slice(0, item.indexOf('\n')).split(' '))
   const ids = headers.map(([id]) => id)
   const attempts = headers.map((header) => Number(header[3]))
+  if (token !== '') givenTo.set(token, ids)
   const lease = { token, now: Number(now), leaseMs: Number(leaseMs), wanted: Number(n) }
   return [['granted', { ...lease, ids, attempts }], ...short]
 }
@@ -69,8 +73,9 @@ function settle(args, reply) {
       place += 1
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
       // Done is an ack with an output.
-      const said = outcome === 'done' ? 'ack' : outcome
-      facts.push(['settled', { token, id: args[at + 3 + i * step], outcome: said, word }])
+      const said = outcome === 'done' || outcome === 'all' ? 'ack' : outcome
+      const id = outcome === 'all' ? givenTo.get(token)[i] : args[at + 3 + i * step]
+      facts.push(['settled', { token, id, outcome: said, word }])
     }
     at += 3 + Number(size) * step
   }

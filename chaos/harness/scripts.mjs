@@ -14,18 +14,19 @@ const scriptsIn = (exported, names, prefix = '') => {
   return names.map((name) => [`${prefix}${name}`, all.get(`${name}Script`)])
 }
 const work = 'work'
-const lone = 'lone'
+/** Both accept and claim one event. */
+const lones = ['lone', 'next']
 const hookWork = 'hook work'
 const rows = [
   ...scriptsIn(lanes, namesOf.lanes),
-  ...scriptsIn(acts, [work, lone]),
+  ...scriptsIn(acts, [work, ...lones]),
   ...scriptsIn(route, namesOf.route, 'route '),
   ...scriptsIn(hooks, [...namesOf.hooks, work], 'hook '),
 ]
 
 /** Every script of lanes/ and route/, and for work.lua its acts. A claim without a lease is called pop: it is safe against other things. */
 export const orderedScriptNames = [
-  ...rows.map(([name]) => name).filter((name) => name !== work && name !== lone && !name.startsWith('hook ')),
+  ...rows.map(([name]) => name).filter((name) => name !== work && !lones.includes(name) && !name.startsWith('hook ')),
   ...['settle', 'accept', 'claim', 'pop'],
 ]
 /** Without those that only ordered queues need. */
@@ -58,7 +59,7 @@ export function scriptsOf(frame) {
   const name = sha ? bySha.get(sha) : nameOfSource(frame, bySource1.exec(start))
   if (name === undefined) return undefined
   if (name === hookWork) return [...new Set(hookActsIn(readCall(frame).args).flatMap(namesOfHookAct))]
-  if (name === lone) return ['accept', 'claim']
+  if (lones.includes(name)) return ['accept', 'claim']
   return name === work ? [...new Set(actsIn(readCall(frame).args).map(nameOfAct))] : [name]
 }
 
@@ -70,7 +71,7 @@ function namesOfHookAct({ act, words }) {
 }
 
 /** How many values an item has behind its outcome. */
-export const valuesOf = { ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
+export const valuesOf = { all: 0, ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
 
 const sizes = {
   settle: sizeOfSettle,
@@ -86,17 +87,15 @@ function sizeOfSettle(words) {
   return at
 }
 
-/** The acts of a call of work.lua, or of lone.lua, each with its words. */
-export const actsIn = (args) => (args.length === loneArgs ? loneActs(args) : actsFrom(args, commonArgs))
+/** The acts of a call of work.lua, lone.lua or next.lua, each with its words. */
+export const actsIn = (args) => (args.length <= commonArgs ? loneActs(args) : actsFrom(args, commonArgs))
 export const hookActsIn = (args) => actsFrom(args, hookArgs)
 
-/** lone.lua has fewer arguments than work.lua has before its first act. */
-const loneArgs = 3
-
-function loneActs([said, lane, item]) {
-  const [, , field, revision, born, seq, ...wish] = said.split(' ')
+/** lone.lua and next.lua have no more arguments than work.lua has before its first act. Nobody asks which event it is. */
+function loneActs([said]) {
+  const [, , field, revision, born, ...wish] = said.split(' ')
   return [
-    { act: 'accept', words: [field, revision, born, seq, seq, '1', lane, item] },
+    { act: 'accept', words: [field, revision, born] },
     { act: 'claim', words: wish },
   ]
 }
