@@ -29,7 +29,7 @@ export interface PostRequest {
   signal?: StopSignal
 }
 
-/** An AbortSignal, or what does the same in a tenth of the time. */
+/** An AbortSignal, or what does the same with less: each request listens to one. */
 export interface StopSignal {
   readonly aborted: boolean
   addEventListener(type: 'abort', listener: () => void): void
