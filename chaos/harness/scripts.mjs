@@ -78,7 +78,7 @@ const sizes = {
   inputs: (words) => 2 + 2 * (Number(words[0]) + Number(words[1 + 2 * Number(words[0])])),
   accept: (words) => 6 + 2 * Number(words[5]),
   claim: () => 7,
-  ended: (words) => 1 + 8 * Number(words[0]),
+  ended: (words) => 1 + 3 * Number(words[0]),
 }
 
 function sizeOfSettle(words) {
