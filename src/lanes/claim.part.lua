@@ -111,7 +111,6 @@ function acts.claim()
   end
 
   local function give(lane, id, item, field)
-    if limits then pace_lane(lane) end
     local n = count_of_given + 1
     count_of_given, given[5 + n], ids_given[n], fields_given[n] = n, item, id, field
     held_of[lane] = held_of[lane] + 1
@@ -178,7 +177,10 @@ function acts.claim()
       local items = live[lane] or live_items(lane, had_credit[lane] or 0)
       live[lane], items.at = items, items.at + 1
       local one = items[items.at]
-      if one then give(lane, one[1], one[2], one[3]) end
+      if one then
+        if limits then pace_lane(lane, 1) end
+        give(lane, one[1], one[2], one[3])
+      end
     end
   end
 
@@ -210,7 +212,10 @@ function acts.claim()
       ids[i] = sub(item, 1, at - 1)
     end
     if track and track.wants_any_cancelled(ids) then return false end
-    for lane, place in pairs(next_of) do head_of[lane] = place end
+    for lane, place in pairs(next_of) do
+      if limits then pace_lane(lane, place - head_of[lane]) end
+      head_of[lane] = place
+    end
     local bytes, bytes_of = 0, bytes_of
     for i = 1, #order do
       local lane, item = order[i], found[i]

@@ -27,11 +27,11 @@ local function left_of_rate(paced, every, at_once)
   return math.floor((at_once - (math.max(paced, now) - now)) / every + 0.000001)
 end
 
--- How many more a lane may give, whatever waits there and besides its share.
+-- How many a lane may give in this call, whatever waits there and besides its share.
 local function may_give(lane)
-  local most = cap_of_lane - held_of[lane] - planned[lane]
+  local most = cap_of_lane - held_of[lane]
   if lane_every == 0 then return most end
-  return math.min(most, left_of_rate(paced_of[lane] or 0, lane_every, lane_at_once) - planned[lane])
+  return math.min(most, left_of_rate(paced_of[lane] or 0, lane_every, lane_at_once))
 end
 
 -- A lane may be in line although its rate is used up: another definition has lowered it, or someone has resumed the lane.
@@ -57,10 +57,10 @@ local function wait_for_rate(lane)
   wait_until(lane, paced_of[lane] + lane_every - lane_at_once)
 end
 
--- A lane gives one more.
-local function pace_lane(lane)
+-- A lane gives so many more.
+local function pace_lane(lane, given)
   if lane_every == 0 then return end
-  paced_of[lane] = math.max(paced_of[lane] or 0, now) + lane_every
+  paced_of[lane] = math.max(paced_of[lane] or 0, now) + given * lane_every
   if is_spent(lane) then wait_for_rate(lane) end
 end
 
@@ -82,7 +82,9 @@ local function pace_store(given)
   return math.ceil(paced_until + store_every - store_at_once)
 end
 
-local function is_full(lane) return waits_in(lane) + (behind_of[lane] or 0) + later_of[lane] >= most_backlog end
+local function is_full(lane)
+  return tail_of[lane] - head_of[lane] + ranked_of[lane] + (behind_of[lane] or 0) + later_of[lane] >= most_backlog
+end
 
 local function full_reason() return format('the backlog of its tenant is full: %.0f', most_backlog) end
 

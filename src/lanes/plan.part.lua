@@ -49,12 +49,16 @@ local function plan(wanted, already)
   -- Answers the lanes that were passed over.
   local function serve_by_turns()
     local at, in_line, passed = 1, #line, {}
+    -- How many each may give in all.
+    local most_of = {}
     while ordered < wanted and at <= in_line do
       local lane = line[at]
-      local is_out = planned[lane] == 0 and is_spent(lane)
+      local before = planned[lane]
+      local is_out = before == 0 and is_spent(lane)
       if is_out then spent[#spent + 1] = lane end
-      local has = tail_of[lane] - head_of[lane] + ranked_of[lane] - planned[lane]
-      local most = min(has, may_give(lane), most_held - held_of[lane] - planned[lane])
+      if before == 0 then most_of[lane] = min(may_give(lane), most_held - held_of[lane]) end
+      local has = tail_of[lane] - head_of[lane] + ranked_of[lane] - before
+      local most = min(has, most_of[lane] - before)
       local turn = credit_of[lane] > 0 and credit_of[lane] or weight_of[lane]
       local given = min(turn, most, wanted - ordered)
       if given > 0 then
@@ -97,7 +101,7 @@ local function plan(wanted, already)
       local still = {}
       for _, at in ipairs(active) do
         local lane = lanes_above[at]
-        if ordered < wanted and waits_in(lane) > planned[lane] and may_give(lane) > 0 then
+        if ordered < wanted and waits_in(lane) > planned[lane] and may_give(lane) > planned[lane] then
           ordered = ordered + 1
           order[ordered], planned[lane], still[#still + 1] = lane, planned[lane] + 1, at
           credit_of[lane], turn_of[lane] = 0, next_turn()

@@ -103,7 +103,7 @@ function acts.settle()
     for i = 1, size do
       local lane = loaded[names[i]]
       held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
-      if limits and gives(lane) then enters(lane) end
+      if limits and not gave[lane] and gives(lane) then enters(lane) end
       if is_ordered then goes(lane, keys[i]) end
     end
     lease.ids, lease.places, lease.left = {}, {}, 0
@@ -129,7 +129,7 @@ function acts.settle()
     for n = 1, #names do
       local lane = loaded[names[n]]
       held_of[lane] = held_of[lane] - 1
-      if limits and gives(lane) then enters(lane) end
+      if limits and not gave[lane] and gives(lane) then enters(lane) end
       if is_done then
         done[n], left_of[lane] = lease.fields[of_lease[n]], left_of[lane] + 1
         if is_ordered then goes(lane, lease.keys[of_lease[n]]) end

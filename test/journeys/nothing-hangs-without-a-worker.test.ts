@@ -92,16 +92,17 @@ describe('by the clock', () => {
 })
 
 describe('many queues', () => {
-  /** The duty by itself, and how many looks it takes. */
+  /** The duty by itself, how many queues it looks at, and at how many of them more closely. */
   async function sweptNamespace(queues: number) {
     const bus = testBus({ partitions: 1 }) as unknown as Bus
     const doors = Array.from({ length: queues }, (_, i) => bus.queue(`q${i}`))
     await Promise.all(doors.map((door) => door.pop()))
     const redis = plainRedis()
-    const counted = { looks: 0 }
+    const counted = { looks: 0, claims: 0 }
     const send = redis.sendCommand.bind(redis)
     redis.sendCommand = (command, stream) => {
-      if (command.name === 'evalsha') counted.looks += 1
+      if (command.name === 'exists') counted.looks += 1
+      if (command.name === 'evalsha') counted.claims += 1
       return send(command, stream)
     }
     const clock = createTestClock()
@@ -110,9 +111,9 @@ describe('many queues', () => {
     const context = { namespace: bus.namespace, connection: { redis } as Connection, clock, telemetry }
     const duty = sweepDuty({ ...context, randomness: systemRandomness })
     const looksOfTurn = async () => {
-      counted.looks = 0
+      Object.assign(counted, { looks: 0, claims: 0 })
       const inMs = await duty.turn()
-      return { looks: counted.looks, inMs }
+      return { ...counted, inMs }
     }
     return { bus, doors, redis, clock, events, looksOfTurn }
   }
@@ -120,15 +121,15 @@ describe('many queues', () => {
   test('are looked at some at a time, then once a minute while there is nothing', async () => {
     const { clock, looksOfTurn } = await sweptNamespace(450)
     expect([await looksOfTurn(), await looksOfTurn()]).toEqual([
-      { looks: 200, inMs: 100 },
-      { looks: 200, inMs: 100 },
+      { looks: 200, claims: 0, inMs: 100 },
+      { looks: 200, claims: 0, inMs: 100 },
     ])
     const last = await looksOfTurn()
     expect(last.looks).toBe(50)
     expect(last.inMs).toBeGreaterThan(40_000)
     expect(await looksOfTurn()).toMatchObject({ looks: 0 })
     await clock.advance(60_000, async () => undefined)
-    expect(await looksOfTurn()).toEqual({ looks: 200, inMs: 100 })
+    expect(await looksOfTurn()).toEqual({ looks: 200, claims: 0, inMs: 100 })
   })
 
   test('one that has something held is looked at every 5 s, one with a time when it is due', async () => {
@@ -136,16 +137,16 @@ describe('many queues', () => {
     await doors[0]!.send(1)
     await doors[0]!.claim({ lease: '1h' })
     await doors[1]!.send(1, { delay: '2m' })
-    expect(await looksOfTurn()).toEqual({ looks: 3, inMs: 5_000 })
+    expect(await looksOfTurn()).toEqual({ looks: 3, claims: 2, inMs: 5_000 })
     await clock.advance(5_000, async () => undefined)
-    expect(await looksOfTurn()).toEqual({ looks: 2, inMs: 5_000 })
+    expect(await looksOfTurn()).toEqual({ looks: 2, claims: 2, inMs: 5_000 })
   })
 
   test('one that cannot be read is said, and keeps none of the others', async () => {
     const { bus, redis, events, looksOfTurn } = await sweptNamespace(3)
     const { later } = queueKeys(bus.namespace, 'q1')
     await redis.set(later, 'x')
-    expect(await looksOfTurn()).toEqual({ looks: 3, inMs: 5_000 })
+    expect(await looksOfTurn()).toEqual({ looks: 3, claims: 1, inMs: 5_000 })
     expect(events).toEqual(['queue.stuck q1'])
   })
 
@@ -153,10 +154,10 @@ describe('many queues', () => {
     const { bus, doors, clock, looksOfTurn } = await sweptNamespace(1)
     await Promise.all(Array.from({ length: 350 }, () => doors[0]!.send(1)))
     for (let i = 0; i < 7; i += 1) await doors[0]!.claim({ max: 50, lease: '10s' })
-    expect(await looksOfTurn()).toMatchObject({ looks: 1 })
+    expect(await looksOfTurn()).toMatchObject({ claims: 1 })
     expect(await factsOf(bus, 'q0')).toMatchObject({ waiting: 0, held: 350 })
     await clock.advance(60_000, async () => undefined)
-    expect(await looksOfTurn()).toMatchObject({ looks: 4 })
+    expect(await looksOfTurn()).toMatchObject({ looks: 1, claims: 4 })
     expect(await factsOf(bus, 'q0')).toMatchObject({ waiting: 350, held: 0 })
   })
 })

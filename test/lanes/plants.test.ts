@@ -121,7 +121,7 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
     [
       [
         'the rate per tenant is never used up',
-        'math.max(paced_of[lane] or 0, now) + lane_every',
+        'math.max(paced_of[lane] or 0, now) + given * lane_every',
         'math.max(paced_of[lane] or 0, now)',
       ],
       ['an empty lane forgets its rate', 'if is_empty and paced == 0 then', 'if is_empty then'],
@@ -130,7 +130,7 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
         'if is_repaced and not_before',
         'if false and not_before',
       ],
-      ['a lane in line without a rate is in the way', 'planned[lane] == 0 and is_spent(lane)', 'false'],
+      ['a lane in line without a rate is in the way', 'before == 0 and is_spent(lane)', 'false'],
     ],
   ],
   [

@@ -10,7 +10,7 @@
  */
 import { LaneStore, type StoreGround } from '../../lanes/store.ts'
 import { mayPass } from '../../redis/connection.ts'
-import { queueKeys, routeKeys } from '../../redis/keys.ts'
+import { type LaneKeys, queueKeys, routeKeys } from '../../redis/keys.ts'
 import { readSubscription } from '../../route/definition.ts'
 import type { Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
@@ -23,7 +23,8 @@ export interface SweepContext extends StoreGround {
 
 const watchedMs = 5_000
 const quietMs = 60_000
-// A look takes Redis about 20 µs: 10,000 queues that are all in use cost it 4 % of its time, and no pause above 4 ms.
+// A look takes Redis about 2 µs where nothing is held or waits for a time, else about 80: 10,000 queues of which a tenth is in use cost it 2 % of
+// its time, and 200 in use no pause above 16 ms.
 const looksPerTurn = 200
 const betweenTurnsMs = 100
 // Each brings back 100 pieces.
@@ -57,7 +58,19 @@ export function sweepDuty(context: SweepContext) {
       return watchedMs
     }
     const inMs = await sweep(context, name).catch(failed)
+    // It goes to the end: who was not looked at for longest comes first.
+    lookAt.delete(name)
     lookAt.set(name, clock.monotonicMs() + inMs)
+  }
+
+  function dueNow(): string[] {
+    const now = clock.monotonicMs()
+    const due: string[] = []
+    for (const [name, at] of lookAt) {
+      if (at <= now) due.push(name)
+      if (due.length === looksPerTurn) break
+    }
+    return due
   }
 
   return {
@@ -68,10 +81,9 @@ export function sweepDuty(context: SweepContext) {
     hear: () => false,
     async turn(): Promise<number> {
       await follow()
-      const now = clock.monotonicMs()
-      const due = [...lookAt].filter(([, at]) => at <= now).sort(([, a], [, b]) => a - b)
-      await Promise.all(due.slice(0, looksPerTurn).map(([name]) => look(name)))
-      if (due.length > looksPerTurn) return betweenTurnsMs
+      const due = dueNow()
+      await Promise.all(due.map(look))
+      if (due.length === looksPerTurn) return betweenTurnsMs
       let next = Number.POSITIVE_INFINITY
       for (const at of lookAt.values()) next = Math.min(next, at)
       return Math.max(0, next - clock.monotonicMs())
@@ -91,6 +103,7 @@ function isQueue(name: string, text: string): boolean {
 /** Answers in how many ms to look again. */
 async function sweep(context: SweepContext, name: string): Promise<number> {
   const store = new LaneStore(context, queueKeys(context.namespace, name))
+  if (!(await mayHaveSomething(context, store.keys))) return quietFor(context)
   for (let looks = 1; ; looks += 1) {
     const reply = await store.claim({ token: undefined, n: 0, leaseMs: 0, worker: '', start: '' })
     // What a paused one has for later it does not say.
@@ -99,6 +112,15 @@ async function sweep(context: SweepContext, name: string): Promise<number> {
     if (!reply.more) return reply.dueInMs === undefined ? quietFor(context) : Math.min(reply.dueInMs, watchedMs)
     if (looks === looksInARow) return 0
   }
+}
+
+/** Whether anything there waits for a time, or for a day to be over. Most queues of most namespaces are idle: they cost two small commands. */
+async function mayHaveSomething({ connection: { redis } }: SweepContext, keys: LaneKeys): Promise<boolean> {
+  const [timed, tracked] = await Promise.all([
+    redis.exists(keys.leases, keys.later),
+    redis.hexists(keys.store, 'track'),
+  ])
+  return timed + tracked > 0
 }
 
 /** So that many that were found at once are not looked at together for ever. */
