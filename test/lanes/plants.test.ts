@@ -140,8 +140,8 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
       ['the backlog does not count what waits for a time', '+ later_of[lane] >= most_backlog', '>= most_backlog'],
       [
         'the backlog does not count what lies behind',
-        'waits_in(lane) + (behind_of[lane] or 0) + later_of',
-        'waits_in(lane) + later_of',
+        'ranked_of[lane] + (behind_of[lane] or 0) + later_of',
+        'ranked_of[lane] + later_of',
       ],
       [
         'a full backlog loses events',
