@@ -20,7 +20,7 @@ const fullPlan = {
   ...{ memoryEvents: 1_000_000, streamEvents: 300_000, idleEvents: 400, cpuEvents: 4_000 },
   ...{ waitingItems: 200_000, manyLanes: 100_000, otherQueues: 10_000 },
   ...{ busyItems: 100_000, quietEvents: 400, weighedItems: 6_000 },
-  ...{ orderedItems: 100_000, blockedKeys: 100_000, struckItems: 40_000, kills: 10 },
+  ...{ orderedItems: 100_000, blockedKeys: 100_000, struckItems: 120_000, kills: 10 },
   ...{ deliveredEvents: 100_000, manyHooks: 10_000 },
   ...{ finishedOperations: 100_000, manyOperations: 1_000_000 },
 }
@@ -29,7 +29,7 @@ const quickPlan = {
   ...{ memoryEvents: 200_000, streamEvents: 60_000, idleEvents: 200, cpuEvents: 1_000 },
   ...{ waitingItems: 20_000, manyLanes: 10_000, otherQueues: 1_000 },
   ...{ busyItems: 10_000, quietEvents: 100, weighedItems: 1_200 },
-  ...{ orderedItems: 20_000, blockedKeys: 10_000, struckItems: 8_000, kills: 3 },
+  ...{ orderedItems: 20_000, blockedKeys: 10_000, struckItems: 40_000, kills: 3 },
   ...{ deliveredEvents: 20_000, manyHooks: 2_000 },
   ...{ finishedOperations: 20_000, manyOperations: 50_000 },
 }

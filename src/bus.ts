@@ -117,7 +117,7 @@ export class Bus<R extends Registry = Registry> {
     this.telemetry = settings.telemetry
     this.#backbone = new Backbone(settings)
     const publishing = new Publishing(settings, this.#backbone, {
-      storing: (partition, records) => this.#consuming.storing(partition, records),
+      takeNext: (partition, records) => this.#consuming.takeNext(partition, records),
       stored: (partition, hint) => this.#consuming.heard(partition, hint),
     })
     this.#publishing = publishing

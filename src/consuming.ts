@@ -18,6 +18,7 @@ import { createOperationsView, type OperationsView } from './operations/view.ts'
 import type { Pattern } from './pattern.ts'
 import type { Publishing } from './publishing.ts'
 import { Router } from './route/router.ts'
+import type { Along } from './route/sink.ts'
 import type { Sinks } from './route/stores.ts'
 import { Subscriptions } from './route/subscriptions.ts'
 import type { RouteTable } from './route/table.ts'
@@ -182,10 +183,10 @@ export class Consuming {
     return this.#hub
   }
 
-  /** A lone event of this process is being stored. */
-  storing(partition: number, records: string): void {
+  /** A lone event of this process is about to be stored: answers who takes it right away. */
+  takeNext(partition: number, records: string): Along | undefined {
     const kind = kindOf(records.slice(separator.length))
-    if (kind) this.#router.storing(partition, kind)
+    return kind && this.#router.takeNext(partition, kind)
   }
 
   /** A lone event of this process was stored. While nobody else listens no other hint of it comes. */
@@ -203,12 +204,12 @@ export class Consuming {
 
   async #openQueue(): Promise<QueueGround & QueueSinkGround> {
     const { namespace, reads, writes, hints } = await this.#backbone.open()
-    const { name, partitions } = namespace
+    const { name } = namespace
     const repeated = <T>(ask: () => Promise<T>) => this.#backbone.read(ask)
     this.#stores ??= new LaneStores({ ...this.#settings, connection: reads }, name)
     const stores = this.#stores
     return {
-      ...{ ...this.#settings, namespace: name, partitions, connection: reads, writes },
+      ...{ ...this.#settings, namespace: name, connection: reads, writes },
       ...{ hints, start: this.#start, repeated, stores },
     }
   }

@@ -62,7 +62,7 @@ export class Publishing {
   #opening = false
 
   /** `lone` hears of each lone event, when it is sent and when it is stored. */
-  constructor(settings: Settings, backbone: Backbone, lone: Pick<PublisherContext, 'storing' | 'stored'>) {
+  constructor(settings: Settings, backbone: Backbone, lone: Pick<PublisherContext, 'takeNext' | 'stored'>) {
     this.#settings = settings
     this.#backbone = backbone
     this.process = settings.randomness.id()

@@ -1,17 +1,17 @@
 /**
- * A build without operations, for comparison: a copy of dist/ whose scripts have nothing of them. It lies within the project, so that it finds
- * the same packages.
+ * A build without operations, for comparison: a copy of dist/ whose scripts have nothing of them. It lies among the project's packages, so that it
+ * finds the same ones.
  */
 import { cpSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
-const dist = fileURLToPath(new URL('../../dist', import.meta.url))
-const copy = fileURLToPath(new URL('../dist/without-operations', import.meta.url))
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const copy = `${root}node_modules/.cache/without-operations`
 
 /** Answers the module that is busbar. */
 export function buildWithoutOperations() {
   rmSync(copy, { recursive: true, force: true })
-  cpSync(dist, copy, { recursive: true })
-  writeFileSync(`${copy}/lanes/operations.part.lua`, '')
-  return `${copy}/index.js`
+  for (const part of ['dist', 'package.json']) cpSync(`${root}${part}`, `${copy}/${part}`, { recursive: true })
+  writeFileSync(`${copy}/dist/lanes/operations.part.lua`, '')
+  return `${copy}/dist/index.js`
 }

@@ -23,9 +23,21 @@ export function factsOf({ scripts, frame, reply }) {
   if (reply instanceof Error && !/^UNKNOWN/.test(reply.message)) return []
   const { queue, args } = readCall(frame)
   const facts = isWork(scripts)
-    ? actsIn(args).flatMap(({ act, words }, i) => readers[act]?.(words, reply?.[i]) ?? [])
+    ? actsIn(args).flatMap(({ act, words }, i) => readers[act]?.(words, answersIn(reply)?.[i]) ?? [])
     : readers[scripts[0]](args.slice(commonArgs), reply)
   return facts.map(([kind, fact]) => [kind, { queue, ...fact }])
+}
+
+/** next.lua answers for both of its acts at once, and for the publish. */
+function answersIn(reply) {
+  if (typeof reply?.[0] !== 'string') return reply
+  const [, , , , words, item] = reply
+  if (words === undefined) return [['left'], ['left']]
+  const [revision, now, due] = words.split(' ')
+  return [
+    ['accepted', 1],
+    ['claimed', Number(revision), now, 0, Number(due), item],
+  ]
 }
 
 const isWork = (scripts) => ['settle', 'accept', 'claim', 'pop'].includes(scripts[0])

@@ -2,6 +2,7 @@
 import * as acts from '../../dist/lanes/acts.js'
 import * as lanes from '../../dist/lanes/scripts.js'
 import * as route from '../../dist/route/scripts.js'
+import * as next from '../../dist/sinks/queue/next.js'
 import * as hooks from '../../dist/sinks/webhook/scripts.js'
 
 const namesOf = {
@@ -19,7 +20,7 @@ const lones = ['lone', 'next']
 const hookWork = 'hook work'
 const rows = [
   ...scriptsIn(lanes, namesOf.lanes),
-  ...scriptsIn(acts, [work, ...lones]),
+  ...scriptsIn({ ...acts, ...next }, [work, ...lones]),
   ...scriptsIn(route, namesOf.route, 'route '),
   ...scriptsIn(hooks, [...namesOf.hooks, work], 'hook '),
 ]
@@ -88,10 +89,10 @@ function sizeOfSettle(words) {
 }
 
 /** The acts of a call of work.lua, lone.lua or next.lua, each with its words. */
-export const actsIn = (args) => (args.length <= commonArgs ? loneActs(args) : actsFrom(args, commonArgs))
+export const actsIn = (args) => (args[0].includes(' ') ? loneActs(args) : actsFrom(args, commonArgs))
 export const hookActsIn = (args) => actsFrom(args, hookArgs)
 
-/** lone.lua and next.lua have no more arguments than work.lua has before its first act. Nobody asks which event it is. */
+/** The first argument of lone.lua and next.lua has all of it in words; that of work.lua is a time. Nobody asks which event it is. */
 function loneActs([said]) {
   const [, , field, revision, born, ...wish] = said.split(' ')
   return [

@@ -27,16 +27,17 @@ function acts.inputs()
 end
 
 function acts.accept()
-  -- The keys of the events, of an ordered queue.
-  local keys
+  -- The objects of the events, of an ordered queue, false for none.
+  local objects_of
 
   local function seq_of(item) return match(item, '^%d+%-(%d+) ') end
 
   local function load_objects_of(names, from, events)
     local fields = {}
     for i = 1, events do
-      keys[i] = key_of(argv[from + 2 * i - 1])
-      if keys[i] ~= no_key then fields[#fields + 1] = names[i] .. ' ' .. keys[i] end
+      local key = key_of(argv[from + 2 * i - 1], names[i])
+      objects_of[i] = key ~= no_key and names[i] .. ' ' .. key
+      if objects_of[i] then fields[#fields + 1] = objects_of[i] end
     end
     load_objects(fields)
   end
@@ -63,7 +64,7 @@ function acts.accept()
     if applied >= last then return {'accepted', 0}, after, 0 end
 
     local names, entered, ready, up_to, is_held_back = {}, 0, 0, argv[at + 4], false
-    keys = {}
+    objects_of = {}
     for i = 1, events do names[i] = argv[from + 2 * i - 2] end
     load_all(names)
     if is_ordered then load_objects_of(names, from, events) end
@@ -80,7 +81,7 @@ function acts.accept()
         end
         entered = entered + 1
         if track then track.enters(item, i) end
-        if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, keys[i])) then
+        if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, objects_of[i])) then
           line_up(lane, item, 0)
           if turn_of[lane] or gave[lane] then ready = ready + 1 end
         end

@@ -256,9 +256,9 @@ function loneOf([first, second, ...others]: readonly Act<unknown>[]): Lone | und
   return { accept, claim: { ...claim, token } }
 }
 
-const loneParts = { around: [], within: [new URL('./lone.part.lua', import.meta.url)] }
+export const lonePart = new URL('./lone.part.lua', import.meta.url)
 
-const loneKeys = ({ keys }: StoreInput): string[] => [
+export const loneKeys = ({ keys }: StoreInput): string[] => [
   keys.store,
   keys.lanes,
   keys.later,
@@ -267,7 +267,12 @@ const loneKeys = ({ keys }: StoreInput): string[] => [
   keys.idle,
 ]
 
-function loneWords({ keys, nowMs }: StoreInput, accept: NextEvent['accept'], claim: Lone['claim']): string {
+/** What both acts are about, in one word: the path of latency. */
+export function loneWords(
+  { keys, nowMs }: StoreInput,
+  accept: Pick<Accept, 'revision' | 'born' | 'partition'>,
+  claim: Lone['claim'],
+): string {
   const { revision, born } = accept
   const { token, n, leaseMs, worker, start, idleName } = claim
   const wish = `${workerField(claim)} ${token} ${n} ${leaseMs} ${worker} ${start} ${idleName || '-'}`
@@ -277,7 +282,7 @@ function loneWords({ keys, nowMs }: StoreInput, accept: NextEvent['accept'], cla
 /** Answers what the two acts do; undefined when work.lua has to look at it. */
 export const loneScript = defineScript({
   file: new URL('./lone.lua', import.meta.url),
-  parts: loneParts,
+  parts: { around: [], within: [lonePart] },
   keys: (input: StoreInput & Lone) => loneKeys(input),
   keysFrom: ({ keys }) => keys,
   args: ({ accept, claim, ...store }) => {
@@ -285,38 +290,6 @@ export const loneScript = defineScript({
     return [loneWords(store, accept, claim), lane, accept.last, item]
   },
   reply: (raw: unknown[]) => (raw.length === 0 ? undefined : raw),
-})
-
-/** The next event of a partition, wherever it is in the log; the claim that is to have it. */
-export interface NextEvent {
-  accept: Pick<Accept, 'revision' | 'born' | 'partition'>
-  lane: string
-  /** Up to where the partition is routed. */
-  after: number
-  /** With which its envelope begins. */
-  start: string
-  log: { log: string; meta: string }
-}
-
-export interface Taken {
-  seq: number
-  claimed: ClaimReply
-}
-
-/** Answers undefined when the router has to look at it. */
-export const nextScript = defineScript({
-  file: new URL('./next.lua', import.meta.url),
-  parts: loneParts,
-  keys: (input: StoreInput & NextEvent & Pick<Lone, 'claim'>) => [...loneKeys(input), input.log.log, input.log.meta],
-  args: ({ accept, claim, lane, after, start, ...store }) => [
-    loneWords(store, accept, claim),
-    lane,
-    accept.partition,
-    after,
-    start,
-  ],
-  reply: ([accepted, claimed]: [] | [['accepted', string], RawClaim]): Taken | undefined =>
-    accepted && { seq: Number(accepted[1]), claimed: readClaimed(claimed!) },
 })
 
 /** Does one event and its claim by the short way; undefined when that is not what is asked for, `busy` when there is more to do. */

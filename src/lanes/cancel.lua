@@ -32,7 +32,7 @@ if item then
   later_of[lane] = later_of[lane] - 1
   track.gives_away(lane, id)
   -- One that was tried before is its key's owner.
-  if is_ordered and match(item, '^%S+ %d+ %S+ (%d+) ') ~= '0' then ready = pass_on({lane}, {key_of(item)}) end
+  if is_ordered and match(item, '^%S+ %d+ %S+ (%d+) ') ~= '0' then ready = pass_on({lane}, {key_of(item, name_of[lane])}) end
 else
   track.mark(id)
   track.cancels(id)

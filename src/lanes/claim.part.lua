@@ -114,7 +114,7 @@ function acts.claim()
     local n = count_of_given + 1
     count_of_given, given[5 + n], ids_given[n], fields_given[n] = n, item, id, field
     held_of[lane] = held_of[lane] + 1
-    if is_ordered then keys_given[n] = key_of(item) end
+    if is_ordered then keys_given[n] = key_of(item, name_of[lane]) end
     if takes_for_good then lanes_of_taken[n], removed[#removed + 1] = lane, field end
   end
 
@@ -154,12 +154,12 @@ function acts.claim()
         elseif is_cancelled then
           pieces, removed[#removed + 1] = pieces - 1, fields[i]
           track.gives_away(lane, id)
-          if is_ordered then goes(lane, key_of(item)) end
+          if is_ordered then goes(lane, key_of(item, name_of[lane])) end
         else
           if track then track.fails(id, expired_reason) end
           pieces, left_of[lane], removed[#removed + 1] = pieces - 1, left_of[lane] + 1, fields[i]
           count('expired', 1)
-          if is_ordered then goes(lane, key_of(item)) end
+          if is_ordered then goes(lane, key_of(item, name_of[lane])) end
         end
       end
       fields = #live < planned[lane] and pieces > 0 and next_fields(lane, planned[lane] - #live) or {}
@@ -277,7 +277,10 @@ function acts.claim()
       if #order + #spent == 0 then break end
       for i = 1, #spent do wait_for_rate(spent[i]) end
       pieces = pieces - #spent
-      if #order > 0 and not give_at_heads(order) then give_by_lane(order, had_credit) end
+      local is_plain = #order > 0 and give_at_heads(order)
+      if #order > 0 and not is_plain then give_by_lane(order, had_credit) end
+      -- All that were in line have given all they have.
+      if is_plain and not limits and count_of_given < n then break end
     end
   end
 

@@ -25,7 +25,16 @@ local function rank_of(priority, number, at_head)
   return format('%.0f', -priority * class + (at_head and -number or number))
 end
 
-local function priority_of(item) return tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ (%-?%d+) ')) end
+-- Where the words behind the priority begin, of an item of this lane that is as it came: without an expiry and a priority, and never tried.
+-- To step over what is known of it takes a third of the time of a pattern that reads everything.
+local function plain_end(item, name)
+  local at = find(item, ' ', 1, true)
+  return byte(item, at + 1) == 48 and match(item, '^ 0 0 %d+ 0 ()', at + 3 + #name)
+end
+
+local function priority_of(item, name)
+  return plain_end(item, name) and 0 or tonumber(match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ (%-?%d+) '))
+end
 
 local function lane_name_of(item) return match(item, '^%S+ %d+ (%S+) ') end
 
@@ -80,7 +89,7 @@ local function put_back(back)
   for i = 1, #back do
     local one = back[i]
     local lane = loaded[one.name]
-    redis.call('ZADD', ranked_prefix .. one.name, rank_of(priority_of(one.item), next_turn(), true), sub(one.field, -6))
+    redis.call('ZADD', ranked_prefix .. one.name, rank_of(priority_of(one.item, one.name), next_turn(), true), sub(one.field, -6))
     ranked_of[lane] = ranked_of[lane] + 1
     waits(lane, 1, #one.item)
   end

@@ -110,6 +110,6 @@ local function drop_oldest(lane)
     track.drops(match(item, '^%S+'), 'it gave way to newer ones of its tenant')
   end
   count('dropped', 1)
-  if is_ordered then pass_on({lane}, {key_of(item)}) end
+  if is_ordered then pass_on({lane}, {key_of(item, name_of[lane])}) end
   return true
 end

@@ -31,7 +31,8 @@ local function lend(id, seq, item)
     local time = redis.call('TIME')
     now = time[1] * 1000 + math.floor(time[2] / 1000)
   end
-  local lapse = tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or math.huge)
+  -- Without anything held there is no lease.
+  local lapse = (known[9] or '0') == '0' and math.huge or tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2] or math.huge)
   local due = tonumber(redis.call('ZRANGE', later, 0, 0, 'WITHSCORES')[2] or math.huge)
   local record = redis.call('HGET', lanes, lane)
   -- One that has more than the plain numbers is not for here.

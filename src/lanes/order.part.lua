@@ -12,11 +12,18 @@ local most_parked, most_behind_parked = 10000, 10000
 -- Of the objects that were looked at, by field: where the first behind the owner lies, and the next one will; false when it has no owner.
 local first_behind, next_behind = {}, {}
 -- Fields and items that save() writes into `behind`.
-local to_lay = {}
+local to_lay, used_to_lay, bytes_to_lay = {}, 0, 0
 
 local no_key = ''
 
-local function key_of(item) return match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ %-?%d+ (%S+) %d*\n') or no_key end
+-- Of an item of this lane.
+local function key_of(item, name)
+  local from = plain_end(item, name)
+  if not from then return match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ %-?%d+ (%S+) %d*\n') or no_key end
+  -- Without a key the word is the last of its line.
+  local stop = find(item, '[ \n]', from)
+  return byte(item, stop) == 32 and sub(item, from, stop - 1) or no_key
+end
 
 local function object_field(lane, key) return name_of[lane] .. ' ' .. key end
 
@@ -36,16 +43,16 @@ local function load_objects(fields)
 end
 
 local function lay_behind()
-  if #to_lay == 0 then return end
+  if used_to_lay == 0 then return end
   in_pieces('HSET', behind, to_lay)
-  count('behind', #to_lay / 2)
-  to_lay = {}
+  count('behind', used_to_lay / 2)
+  count('bytes', bytes_to_lay)
+  to_lay, used_to_lay, bytes_to_lay = {}, 0, 0
 end
 
--- An item of this key comes: answers whether it may line up. Else it lies behind the owner of its key.
-local function admits(lane, item, key)
-  if key == no_key then return true end
-  local field = object_field(lane, key)
+-- An item of this object comes; false for one without a key: answers whether it may line up. Else it lies behind the owner of its key.
+local function admits(lane, item, field)
+  if not field then return true end
   if first_behind[field] == nil then load_objects({field}) end
   if not first_behind[field] then
     first_behind[field], next_behind[field] = 0, 0
@@ -55,17 +62,20 @@ local function admits(lane, item, key)
     bury(lane, match(item, '^%S+'), item, 'its object is parked, and ' .. most_behind_parked .. ' wait behind it already')
     return false
   end
-  to_lay[#to_lay + 1], to_lay[#to_lay + 2] = field .. ' ' .. struct.pack('>I6', next_behind[field]), item
-  next_behind[field] = next_behind[field] + 1
-  behind_of[lane], bytes_of[lane] = (behind_of[lane] or 0) + 1, bytes_of[lane] + #item
-  count('bytes', #item)
+  local place, size = next_behind[field], #item
+  to_lay[used_to_lay + 1], to_lay[used_to_lay + 2] = field .. ' ' .. pack('>I6', place), item
+  used_to_lay, bytes_to_lay, next_behind[field] = used_to_lay + 2, bytes_to_lay + size, place + 1
+  behind_of[lane], bytes_of[lane] = (behind_of[lane] or 0) + 1, bytes_of[lane] + size
   return false
 end
 
 -- An item comes to wait, or to lie behind another: answers whether it waits. One that was tried before is its key's owner still.
 local function line_up_or_behind(lane, item)
-  if is_ordered and match(item, '^%S+ %d+ %S+ (%d+) ') == '0' and not admits(lane, item, key_of(item)) then return false end
-  line_up(lane, item, priority_of(item))
+  if is_ordered and match(item, '^%S+ %d+ %S+ (%d+) ') == '0' then
+    local key = key_of(item, name_of[lane])
+    if not admits(lane, item, key ~= no_key and object_field(lane, key)) then return false end
+  end
+  line_up(lane, item, priority_of(item, name_of[lane]))
   return true
 end
 
@@ -94,7 +104,7 @@ local function pass_on(lanes_of_gone, keys_of_gone)
     for i, item in ipairs(redis.call('HMGET', behind, unpack(taken, from, till))) do
       local lane, size = from_lane[from + i - 1], #item
       behind_of[lane], bytes_of[lane], bytes = behind_of[lane] - 1, bytes_of[lane] - size, bytes + size
-      line_up(lane, item, priority_of(item))
+      line_up(lane, item, priority_of(item, name_of[lane]))
     end
   end
   in_pieces('HDEL', behind, taken)
@@ -120,7 +130,7 @@ end
 -- An item has had its last attempt: its object is parked if that is the queue's way, else it is a dead letter. Answers whether it is one,
 -- and the next of its object may line up.
 local function give_up(lane, id, item, reason)
-  local key = parks and key_of(item) or no_key
+  local key = parks and key_of(item, name_of[lane]) or no_key
   if key == no_key or redis.call('HLEN', parked) >= most_parked then
     bury(lane, id, item, reason)
     return true

@@ -53,7 +53,7 @@ for i = 7, #ARGV do
       ends(lane, field)
       item = untried(item)
       if track then track.begins_anew(match(item, '^%S+'), item) end
-      line_up(lane, item, priority_of(item))
+      line_up(lane, item, priority_of(item, name_of[lane]))
     elseif discard_behind(lane, field) then
       ends(lane, field)
       first_behind[field], left_of[lane] = false, left_of[lane] + 1

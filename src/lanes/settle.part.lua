@@ -40,7 +40,7 @@ function acts.settle()
       if give_up(lane, id, after, reason) and is_ordered then goes(lane, lease.keys[i]) end
     elseif ms <= 0 then
       if track then track.retries(id, reason) end
-      line_up(lane, after, priority_of(after))
+      line_up(lane, after, priority_of(after, name_of[lane]))
       return 1
     else
       if track then track.retries(id, reason) end

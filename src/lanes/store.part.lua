@@ -39,7 +39,7 @@ local format, sub, byte, pack = string.format, string.sub, string.byte, struct.p
 -- A lane's record: head, tail, bytes, held, left; then, behind a '+', ranked, later, dead, not_before, credit, parked, behind and paced, or
 -- dashes: mostly they are all 0. So many dashes that it has more than 64 bytes: a hash with such a value is a table from its first
 -- field on, and its cost does not grow with its lanes.
-local record_format, rest_format, plain_format = '<ddddd', '<dddddddd', '<dddddc25'
+local record_format, rest_format, plain_format, whole_format = '<ddddd', '<dddddddd', '<dddddc25', '<dddddc1dddddddd'
 local rest_at, plain_bytes, record_bytes = 41, 65, 105
 
 if not now then
@@ -82,6 +82,8 @@ local name_of, weight_of, head_of, tail_of, bytes_of, held_of, left_of = {}, {},
 local ranked_of, later_of, dead_of, not_before, credit_of = {}, {}, {}, {}, {}
 -- Of the lanes that have any, in an ordered queue or one with rates.
 local parked_of, behind_of, paced_of = {}, {}, {}
+-- Lanes that had nothing but what they had used of their rate: they are in `later` for that.
+local only_paced = {}
 -- Whether it is in line; the number that it is to have there; how many items it is to give.
 local gave, turn_of, planned = {}, {}, {}
 
@@ -106,6 +108,8 @@ local function load_lane(name, record, weight)
   if byte(record, rest_at) == 43 then
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane], parked_of[lane], behind_of[lane],
       paced_of[lane] = struct.unpack(rest_format, record, rest_at + 1)
+    only_paced[lane] = paced_of[lane] > 0
+      and tail - head + held + ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_of[lane] + behind_of[lane] == 0
     gave[lane] = gives(lane)
   else
     ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit_of[lane] = 0, 0, 0, 0, 0
@@ -212,9 +216,16 @@ local save_items, save_operations
 -- What a lane has used of its rate: nothing, once that is over.
 local function pace_to_keep(lane)
   local paced = paced_of[lane] or 0
-  if paced == 0 or paced > now then return paced end
-  if not_before[lane] == 0 then redis.call('ZREM', KEYS[5], '@' .. name_of[lane]) end
-  return 0
+  return paced > now and paced or 0
+end
+
+-- A lane of which there is nothing but what it has used of its rate is kept as long as that counts.
+local function keep_only_paced(lane, paced, is_empty)
+  if is_empty and paced > 0 then
+    redis.call('ZADD', KEYS[5], math.ceil(paced), '@' .. name_of[lane])
+  elseif only_paced[lane] and not_before[lane] == 0 then
+    redis.call('ZREM', KEYS[5], '@' .. name_of[lane])
+  end
 end
 
 -- Every script's last step before its reply: turns, records and counts as they are now.
@@ -230,8 +241,7 @@ local function save()
     if has_more then parked_ones, behind_ones, paced = parked_of[lane] or 0, behind_of[lane] or 0, pace_to_keep(lane) end
     local rest = ranked_of[lane] + later_of[lane] + dead_of[lane] + not_before[lane] + parked_ones + behind_ones
     local is_empty = tail - head + held + rest == 0
-    -- There is nothing of it but what it has used of its rate: kept as long as that counts.
-    if is_empty and paced > 0 then redis.call('ZADD', KEYS[5], math.ceil(paced), '@' .. name_of[lane]) end
+    if has_more then keep_only_paced(lane, paced, is_empty) end
     if is_empty and paced == 0 then
       gone[#gone + 1] = name_of[lane]
     else
@@ -239,8 +249,8 @@ local function save()
       if rest + credit + paced == 0 then
         records[count_of_records + 2] = pack(plain_format, head, tail, bytes_of[lane], held, left_of[lane], no_rest)
       else
-        records[count_of_records + 2] = pack(record_format, head, tail, bytes_of[lane], held, left_of[lane]) .. '+'
-          .. pack(rest_format, ranked_of[lane], later_of[lane], dead_of[lane], not_before[lane], credit, parked_ones, behind_ones, paced)
+        records[count_of_records + 2] = pack(whole_format, head, tail, bytes_of[lane], held, left_of[lane], '+', ranked_of[lane],
+          later_of[lane], dead_of[lane], not_before[lane], credit, parked_ones, behind_ones, paced)
       end
       count_of_records = count_of_records + 2
     end

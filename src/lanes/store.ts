@@ -3,7 +3,6 @@
  *
  * Everything may be repeated after a lost answer: see the scripts.
  */
-import type { Redis } from 'ioredis'
 import type { Connection } from '../redis/connection.ts'
 import { type LaneKeys, queueKeys } from '../redis/keys.ts'
 import { runScript, type Script } from '../redis/script.ts'
@@ -15,12 +14,9 @@ import {
   type Claim,
   type ClaimReply,
   claimAct,
-  type NextEvent,
-  nextScript,
   type Settlement,
   type SettleReply,
   settleAct,
-  type Taken,
 } from './acts.ts'
 import { readLease } from './record.ts'
 import {
@@ -68,11 +64,6 @@ export class LaneStore {
 
   settle(settlements: readonly Settlement[]): Promise<SettleReply> {
     return this.#work.ask('settle', settleAct(settlements))
-  }
-
-  /** Takes what was just published on `redis`, for this claim. Undefined: the router has to look at it; nothing was done. */
-  takeNext(redis: Redis, next: NextEvent, claim: Claim & { token: string }): Promise<Taken | undefined> {
-    return runScript(redis, nextScript, { ...this.ground, ...next, claim })
   }
 
   accept(accept: Accept): Promise<AcceptReply> {

@@ -1,8 +1,8 @@
 /** Turns the answer of one flush into the answers of its calls. Pure. */
 import { BusbarError, shown } from '../errors.ts'
 import { idWriter } from '../event.ts'
+import type { Exception, StoredReply } from '../log/flush.ts'
 import type { Call, Conditions, Published } from './call.ts'
-import type { Exception, StoredReply } from './scripts.ts'
 
 /** Answers all calls of a flush; `events` is how many were sent. */
 export function settleCalls(calls: readonly Call[], events: number, partition: number, reply: StoredReply): void {

@@ -9,9 +9,9 @@
  * of its calls have passed their deadlines; then the next one takes n + 1, and a late copy of n changes nothing.
  */
 import { separator } from '../log/entry.ts'
+import type { FlushInput } from '../log/flush.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
 import type { Call } from './call.ts'
-import type { FlushInput } from './scripts.ts'
 import type { WrittenEvent } from './written-event.ts'
 
 // 256 events keep one script below 1 ms and one entry below what a reader takes in one piece.

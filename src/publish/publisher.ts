@@ -6,6 +6,7 @@
  * NOT_STORED, one that was sent and not answered is OUTCOME_UNKNOWN.
  */
 import { BusbarError } from '../errors.ts'
+import type { FlushInput, FlushReply, StoredReply } from '../log/flush.ts'
 import type { LogHint } from '../log/hint.ts'
 import type { Namespace } from '../log/namespace.ts'
 import { partitionOfHash } from '../log/partition.ts'
@@ -16,7 +17,7 @@ import type { Telemetry } from '../runtime/telemetry.ts'
 import { failCall, refusalOf, settleCalls } from './answer.ts'
 import type { Call } from './call.ts'
 import { addCall, createLane, type Flush, forgetSettled, type Lane, nextFlush } from './lane.ts'
-import { type FlushReply, isLone, type StoredReply, storeFlush } from './scripts.ts'
+import { isLone, storeFlush } from './scripts.ts'
 
 export interface PublisherOptions {
   process: string
@@ -34,8 +35,11 @@ export interface PublisherContext {
   telemetry: Telemetry
   /** Called every few thousand events of a partition: time to look at retention. */
   grown(partition: number): void
-  /** A lone event has been sent: what goes behind it on its connection finds it stored. */
-  storing(partition: number, records: string): void
+  /** A lone event is about to be stored: answers another way to do it, if someone takes it along. */
+  takeNext(
+    partition: number,
+    records: string,
+  ): { store(flush: FlushInput): Promise<FlushReply | undefined> } | undefined
   /** A lone event was stored: whoever waits for it in this process need not wait for a hint, which may not come. */
   stored(partition: number, hint: LogHint): void
 }
@@ -110,9 +114,14 @@ export class Publisher {
     if (this.#waitingCalls >= maxWaiting || this.#waitingBytes + call.size > maxWaitingBytes)
       return failCall(call, this.#busy())
     this.#count(call, 1)
-    this.#sweeper ??= this.#context.clock.after(sweepMs, () => this.#sweep())
     if (this.#lanes) this.#place(call)
     else this.#early.push(call)
+    // After what is sent in this tick: a timer takes as long to make as a call.
+    if (!this.#sweeper) process.nextTick(() => this.#sweepSoon())
+  }
+
+  #sweepSoon(): void {
+    if (this.#waitingCalls > 0) this.#sweeper ??= this.#context.clock.after(sweepMs, () => this.#sweep())
   }
 
   get waiting(): { calls: number; bytes: number } {
@@ -211,18 +220,23 @@ export class Publisher {
     if (flush.tries > 1)
       this.#context.telemetry.emit('publish.repeated', { partition: lane.partition, n: flush.input.n })
     let reply: FlushReply
+    let isTaken = false
     this.#flying += 1
     try {
-      const stored = storeFlush(this.#connection!.redis, flush.input)
-      if (flush.tries === 1 && isLone(flush.input)) this.#context.storing(lane.partition, flush.records)
-      reply = await stored
+      const { redis } = this.#connection!
+      const isLoneOne = flush.tries === 1 && isLone(flush.input)
+      const along = isLoneOne ? this.#context.takeNext(lane.partition, flush.records) : undefined
+      isTaken = along !== undefined
+      reply = (along && (await along.store(flush.input))) ?? (await storeFlush(redis, flush.input))
     } catch (error) {
       return this.#unanswered(lane, flush, error as Error)
     } finally {
       this.#flying -= 1
       this.#sendSoon()
     }
-    this.#answered(lane, flush, reply)
+    // Whoever takes it waits for this.
+    if (isTaken) process.nextTick(() => this.#answered(lane, flush, reply))
+    else this.#answered(lane, flush, reply)
   }
 
   #answered(lane: Lane, flush: Flush, reply: FlushReply): void {
@@ -303,7 +317,8 @@ export class Publisher {
     setImmediate(() => {
       const now = this.#context.clock.monotonicMs()
       this.#expireUntil(now)
-      this.#sweeper = this.#waitingCalls > 0 ? this.#context.clock.after(sweepMs, () => this.#sweep()) : undefined
+      this.#sweeper = undefined
+      this.#sweepSoon()
     })
   }
 

@@ -1,42 +1,8 @@
 /** The scripts of publish/, with what they are given and what they answer. */
 import type { Redis } from 'ioredis'
+import type { Exception, FlushInput, FlushReply } from '../log/flush.ts'
 import type { PartitionKeys } from '../redis/keys.ts'
-import { defineScript, runScript, type WrittenArgs } from '../redis/script.ts'
-
-export interface FlushInput {
-  keys: PartitionKeys
-  process: string
-  n: number
-  floor: number
-  /** Instead of the server's clock, for tests. */
-  nowUs?: number | undefined
-  kinds: string
-  live: string
-  options: string
-  /** Of all events, one behind the other: one argument. */
-  records: string | WrittenArgs
-  /** Of each event. */
-  objects: WrittenArgs
-}
-
-export type Exception =
-  | readonly [first: number, kind: 'conflict', head: string]
-  | readonly [first: number, kind: 'reused']
-  /** Only of a call that appends a delayed event: it is in the log already, or was cancelled. */
-  | readonly [first: number, kind: 'gone']
-  | readonly [first: number, kind: 'duplicate', last: string, events: string | number, prev: string]
-
-export interface StoredReply {
-  kind: 'stored'
-  last: number
-  /** Of the stored events, joined by spaces; empty for null. */
-  prevs: string
-  exceptions: readonly Exception[]
-  /** Of a lone event: the partition's last seq before it. */
-  before?: number
-}
-
-export type FlushReply = StoredReply | { kind: 'closed' } | { kind: 'late' } | { kind: 'malformed' }
+import { defineScript, runScript, type ScriptArg } from '../redis/script.ts'
 
 type RawStored = ['stored', last: string, prevs: string, ...Exception[]]
 
@@ -78,17 +44,31 @@ export const publishScript = defineScript({
 export const isLone = ({ n, nowUs, live, options, objects }: FlushInput): boolean =>
   objects.count === 1 && options === '' && live === '' && n > 1 && nowUs === undefined
 
-/** Answers undefined when publish.lua has to look at it. */
+export const onePart = new URL('./one.part.lua', import.meta.url)
+
+export const oneKeys = ({ keys }: FlushInput): string[] => [keys.log, keys.meta, keys.heads, keys.headsOld]
+
+export const oneArgs = ({ keys, process, n, floor, records, objects }: FlushInput): ScriptArg[] => [
+  `${process} ${n} ${floor} ${keys.wake}`,
+  records,
+  objects,
+]
+
+export type RawOne = ['stored', last: string, prev: string, before: string] | ['late'] | ['whole']
+
+/** Undefined when publish.lua has to look at it. */
+export function readOne([kind, last, prevs, before]: RawOne): FlushReply | undefined {
+  if (kind !== 'stored') return kind === 'late' ? { kind } : undefined
+  return { kind, last: Number(last), prevs: prevs!, exceptions: noExceptions, before: Number(before) }
+}
+
 export const publishOneScript = defineScript({
   file: new URL('./publish-one.lua', import.meta.url),
-  keys: ({ keys }: FlushInput) => [keys.log, keys.meta, keys.heads, keys.headsOld],
+  parts: { around: [], within: [onePart] },
+  keys: oneKeys,
   keysFrom: ({ keys }) => keys,
-  args: ({ keys, process, n, floor, records, objects }) => [`${process} ${n} ${floor} ${keys.wake}`, records, objects],
-  reply: (raw: ['stored', string, string, string] | ['late'] | ['whole']): FlushReply | undefined => {
-    if (raw[0] !== 'stored') return raw[0] === 'late' ? { kind: raw[0] } : undefined
-    const [kind, last, prevs, before] = raw
-    return { kind, last: Number(last), prevs, exceptions: noExceptions, before: Number(before) }
-  },
+  args: oneArgs,
+  reply: readOne,
 })
 
 /** A lone plain event by the short way, unless there is more to be looked at. Who repeats it may come by the other one: its n is the same. */

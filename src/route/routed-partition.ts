@@ -21,7 +21,7 @@ import { RouteHold } from './hold.ts'
 import { OwnReaders } from './own-readers.ts'
 import type { PartitionContext } from './ports.ts'
 import type { Committed, Loaded, SaidRoute } from './scripts.ts'
-import type { Subscription } from './sink.ts'
+import type { Along, Subscription } from './sink.ts'
 import type { Call } from './stores.ts'
 
 const retryMs = 100
@@ -44,7 +44,7 @@ export class RoutedPartition {
   #endOfLog = 0
   /** The log has grown since it was waited for: by what, if a hint said so. */
   #growth: LogHint | 'unknown' | undefined
-  /** An event that goes straight from the log into its store; it is waited for before anything else happens. */
+  /** An event that goes with its publish into its store; it is waited for before anything else happens. */
   #taking: Promise<void> | undefined
   /** Grows with each beginning: what was under way before one does not count. */
   #life = 0
@@ -93,16 +93,16 @@ export class RoutedPartition {
   }
 
   /**
-   * An event is being stored on this connection. If everything before it is routed and one queue alone wants it, that queue takes it from
-   * the log in the same visit to Redis, and the way back and forth is saved. Whatever else there is, it is routed as all others are.
+   * An event is about to be stored. If everything before it is routed and one queue alone wants it, that queue takes it in the same visit to
+   * Redis, and a way back and forth is saved. Whatever else there is, it is routed as all others are.
    */
-  takeNext({ tenant, type, start }: Kind): void {
-    if (!this.isIdle || this.#isWoken || !this.#hold.isPlaced || this.#endOfLog > this.#main) return
+  takeNext({ tenant, type }: Kind): Along | undefined {
+    if (!this.isIdle || this.#isWoken || !this.#hold.isPlaced || this.#endOfLog > this.#main) return undefined
     const [subscription, ...others] = this.#context.table.match(tenant, type)
-    if (!subscription || others.length > 0) return
-    const after = this.#main
-    const taken = this.#context.stores.takeNext(this.partition, { subscription, tenant, after, start })
-    if (taken) this.#taking = this.#follow(taken)
+    if (!subscription || others.length > 0) return undefined
+    const along = this.#context.stores.takeNext(this.partition, { subscription, tenant, after: this.#main })
+    if (along) this.#taking = this.#follow(along.taken)
+    return along
   }
 
   async #follow(taken: Promise<number | undefined>): Promise<void> {

@@ -21,6 +21,7 @@ import { type Loop, type LoopContext, startLoop } from '../runtime/loop.ts'
 import type { RouteLog } from './ports.ts'
 import { Routing } from './routing.ts'
 import { commitScript, type Loaded, type Removal, tableScript } from './scripts.ts'
+import type { Along } from './sink.ts'
 import type { Sinks } from './stores.ts'
 import type { RouteTable } from './table.ts'
 
@@ -39,6 +40,8 @@ export interface RouterOptions extends LoopContext {
 export interface RouterGround {
   namespace: Namespace
   reads: Connection
+  /** On which this process publishes, and stores take what is published along. */
+  writes: Connection
   hints: Hints
   growth: LogGrowth
   about: Readonly<Record<string, unknown>>
@@ -73,14 +76,16 @@ export class Router implements Keeper {
   async start(ground: RouterGround): Promise<void> {
     if (this.#running || this.#closed) return
     const { network: clock, randomness, telemetry, worker, groupTiming: timing } = this.#options
-    const { namespace, reads, hints, about } = ground
+    const { namespace, reads, writes, hints, about } = ground
     const keys = routeKeys(namespace.name)
     const loops = { clock, randomness, telemetry }
     const partitions = namespace.partitions.length
     const options = { group: routeGroup, keys, partitions, name: worker, timing, about }
     const member = new GroupMember({ ...loops, connection: reads, hints }, options, this)
     const routing = this.#routingOn(ground, keys)
-    const unlisten = reads.onReady(() => routing.restart())
+    // Either may be the first to meet a Redis that has lost its tail.
+    const unlistens = [reads, writes].map((connection) => connection.onReady(() => routing.restart()))
+    const unlisten = () => unlistens.forEach((each) => void each())
     this.#running = { ground, keys, member, routing, unlisten }
     this.#chores = startLoop(loops, 'route.chores', () => this.#doChores())
     await member.start()
@@ -95,9 +100,9 @@ export class Router implements Keeper {
     return member.isSure && [...routing.runs.values()].every((run) => run.isIdle && isThrough(run.partition, run.main))
   }
 
-  /** A lone event of this kind is being stored, by this process. */
-  storing(partition: number, kind: Kind): void {
-    this.#running?.routing.runs.get(partition)?.takeNext(kind)
+  /** A lone event of this kind is about to be stored, by this process: answers who takes it right away. */
+  takeNext(partition: number, kind: Kind): Along | undefined {
+    return this.#running?.routing.runs.get(partition)?.takeNext(kind)
   }
 
   async close(deadlineMs: number): Promise<void> {

@@ -9,6 +9,8 @@
  *   higher revision in the call            the store adopts it and takes the events
  *   higher born in the call                the store is left from an earlier subscription of that name: as if there were none
  */
+
+import type { FlushInput, FlushReply } from '../log/flush.ts'
 import type { Pattern } from '../pattern.ts'
 
 /** An event on its way into stores. */
@@ -38,8 +40,6 @@ export interface NextRouted {
   readonly tenant: string
   /** Up to where its partition is routed. */
   readonly after: number
-  /** With which its envelope begins. */
-  readonly start: string
 }
 
 export interface Delivery {
@@ -51,17 +51,22 @@ export interface Delivery {
 /** `partly`: some of it was taken, and there is no room for the next yet; `full`: there is none for the first. */
 export type Accepted = 'accepted' | 'partly' | 'full' | 'outdated' | 'gone'
 
+/** Stores a lone event, and takes it. */
+export interface Along {
+  /** To be asked once. Answers undefined when it was not stored so: then it is stored as any other. */
+  store(flush: FlushInput): Promise<FlushReply | undefined>
+  /** Its seq, if it was taken. */
+  taken: Promise<number | undefined>
+}
+
 export interface RoutedSink {
   /**
    * Makes the store unless there is one: everything up to `applied` (one seq per partition) counts as taken. Raises its
    * revision to the subscription's. A store of an earlier life (lower `born`) gives way to the new one.
    */
   make(subscription: Subscription, applied: readonly number[]): Promise<void>
-  /**
-   * Takes the next event of a partition straight from the log, if it can; to be asked right behind the publish that stores it. Answers
-   * its seq; undefined when nothing was taken, and at once when it is not to be tried.
-   */
-  takeNext?(partition: number, next: NextRouted): Promise<number | undefined> | undefined
+  /** Takes the next event of a partition in the visit that stores it, if it can; undefined when that is not to be tried. */
+  takeNext?(partition: number, next: NextRouted): Along | undefined
   /** One chunk of a partition; one answer per delivery, each on its own: a store may answer late or with an error. */
   accept(partition: number, deliveries: readonly Delivery[]): readonly Promise<Accepted>[]
   /**

@@ -5,7 +5,7 @@
  * is behind. Once another store has answered since, in any partition, the silent one is left to itself.
  */
 import type { Clock, Timer } from '../runtime/clock.ts'
-import type { Accepted, Delivery, NextRouted, RoutedSink, Subscription } from './sink.ts'
+import type { Accepted, Along, Delivery, NextRouted, RoutedSink, Subscription } from './sink.ts'
 
 export type Sinks = Readonly<Partial<Record<string, RoutedSink>>>
 
@@ -60,7 +60,7 @@ export class Stores {
     return calls
   }
 
-  takeNext(partition: number, next: NextRouted): Promise<number | undefined> | undefined {
+  takeNext(partition: number, next: NextRouted): Along | undefined {
     return this.#sinks[next.subscription.kind]?.takeNext?.(partition, next)
   }
 

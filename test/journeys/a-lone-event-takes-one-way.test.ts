@@ -1,15 +1,17 @@
 /** An event of a process whose worker waits goes from the log into its queue in the visit to Redis that stores it. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { LaneStore } from '../../src/lanes/store.ts'
+import type { Along } from '../../src/route/sink.ts'
+import { QueueSink } from '../../src/sinks/queue/sink.ts'
 import { freshNamespace, testBus } from '../support/bus.ts'
 import { eventually } from '../support/eventually.ts'
 
-/** How many events were taken straight from the log. */
+/** How many events were taken with their publish. */
 function countTaken(): () => Promise<number> {
-  const takeNext = vi.spyOn(LaneStore.prototype, 'takeNext')
+  const takeNext = vi.spyOn(QueueSink.prototype, 'takeNext')
   onTestFinished(() => takeNext.mockRestore())
-  return async () => (await Promise.all(takeNext.mock.results.map(({ value }) => value))).filter(Boolean).length
+  const seqs = () => Promise.all(takeNext.mock.results.map(({ value }) => (value as Along | undefined)?.taken))
+  return async () => (await seqs()).filter(Boolean).length
 }
 
 test('by the workers of the process, not by those of others', async () => {

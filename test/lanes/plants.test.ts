@@ -59,12 +59,12 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
       ['an owned key is given twice', 'if not first_behind[field] then\n', 'if true then\n'],
       [
         'one that is tried again comes behind others of its key',
-        "(%d+) ') == '0' and not admits(",
-        "(%d+) ') ~= '' and not admits(",
+        "is_ordered and match(item, '^%S+ %d+ %S+ (%d+) ') == '0' then",
+        'is_ordered then',
       ],
       [
         'an item that has expired lets nobody line up',
-        "count('expired', 1)\n          if is_ordered then goes(lane, key_of(item)) end",
+        "count('expired', 1)\n          if is_ordered then goes(lane, key_of(item, name_of[lane])) end",
         "count('expired', 1)",
       ],
       [
@@ -156,7 +156,11 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
     { ...skips, limits: { backlog: 2, overflow: 'drop-oldest' } },
     [
       ['what gives way is not counted', "count('dropped', 1)\n  if is_ordered", 'if is_ordered'],
-      ['what gives way lets nobody line up', 'if is_ordered then pass_on({lane}, {key_of(item)}) end', ''],
+      [
+        'what gives way lets nobody line up',
+        'if is_ordered then pass_on({lane}, {key_of(item, name_of[lane])}) end',
+        '',
+      ],
     ],
   ],
 ]

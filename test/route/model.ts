@@ -231,14 +231,10 @@ export class World {
   }
 
   // next.lua
-  takeNext(partition: number, { subscription, after, start }: NextRouted): number | undefined {
+  takeNext(partition: number, { subscription, after }: NextRouted, { before, last: seq }: LogHint): number | undefined {
     const { name, revision, born } = subscription
-    if (this.refusing.has(name)) throw new Error('refused')
-    const { entries } = this.read(partition, after, this.bug === 'takes-the-last' ? Number.POSITIVE_INFINITY : 1)
-    const [id, [prevs, records]] = entries.at(-1) ?? ['0-0', ['', '']]
-    const seq = Number.parseInt(id, 10)
     const store = this.stores.get(name)
-    if (prevs.includes(' ') || !records.startsWith(start, 1)) return undefined
+    if ((before !== after && this.bug !== 'takes-the-last') || this.refusing.has(name)) return undefined
     if (!store || store.revision !== revision || store.born !== born || store.applied[partition]! >= seq)
       return undefined
     store.taken[partition]!.push(seq)

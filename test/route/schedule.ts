@@ -1,4 +1,6 @@
 /** One random schedule of routers and clients over the model: who is executed, answered, paused, killed, and in which order. */
+
+import type { FlushInput } from '../../src/log/flush.ts'
 import type { LogHint } from '../../src/log/hint.ts'
 import { type ChangeContext, finishRemoval, putSubscription, removeSubscription } from '../../src/route/change.ts'
 import type { RouteLog } from '../../src/route/ports.ts'
@@ -158,17 +160,24 @@ export class Schedule {
     const partition = this.#random(partitions)
     const type = () => types[this.#random(types.length)]!
     const [first, more] = [type(), this.#random(4) === 0 ? [type()] : []]
-    // Half of the lone events are published by one of the routers: what it sends behind is executed some time after.
-    if (more.length === 0 && this.#random(2) === 0) this.#takeNext(this.#pick(this.#routers), partition, first)
-    const hint = this.world.publish(partition, [first, ...more])
+    // Half of the lone events are published by one of the routers. If it takes them along they are stored some time after.
+    if (more.length === 0 && this.#random(2) === 0 && this.#takesNext(this.#pick(this.#routers), partition, first))
+      return
+    this.#store(partition, [first, ...more])
+  }
+
+  #store(partition: number, types: readonly string[]): LogHint {
+    const hint = this.world.publish(partition, types)
     this.#trace(`publish ${hint.last} into ${partition}`)
     for (const router of this.#routers)
       if (!router.paused && this.#random(10) < 7) this.#reached(router, partition, hint.last, hint)
+    return hint
   }
 
-  #takeNext({ routing, paused }: Router, partition: number, type: string): void {
-    const start = `{"type":"${type}","tenant":"t"`
-    if (!paused) routing.runs.get(partition)?.takeNext({ type, tenant: 't', start })
+  #takesNext({ routing, paused }: Router, partition: number, type: string): boolean {
+    const along = paused ? undefined : routing.runs.get(partition)?.takeNext({ type, tenant: 't', start: '' })
+    void along?.store({ kinds: type } as FlushInput)
+    return along !== undefined
   }
 
   #reached(router: Router, partition: number, last: number, hint?: LogHint): void {
@@ -337,12 +346,20 @@ export class Schedule {
             `accept ${subscription.name} ${subscription.revision} ${partition}: ${events.map(({ seq }) => seq)}`
           return this.#call(of, what, () => world.accept(partition, delivery))
         }),
-      takeNext: (partition, next) =>
-        this.#call(
-          of,
-          () => `take the next of ${partition} after ${next.after} for ${next.subscription.name}`,
-          () => this.#count(world.takeNext(partition, next)),
-        ).catch(() => undefined),
+      takeNext: (partition, next) => {
+        let tell: (seq: number | undefined) => void
+        const taken = new Promise<number | undefined>((resolve) => {
+          tell = resolve
+        })
+        const what = () => `publish into ${partition} and take it after ${next.after} for ${next.subscription.name}`
+        const take = (type: string) => this.#count(world.takeNext(partition, next, this.#store(partition, [type])))
+        const store = ({ kinds }: FlushInput) =>
+          this.#call(of, what, () => take(kinds)).then(
+            (seq) => void tell(seq),
+            () => void tell(undefined),
+          )
+        return { taken, store: (flush) => store(flush).then(() => undefined) }
+      },
       remove: (name, revision) =>
         this.#call(
           of,

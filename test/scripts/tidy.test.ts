@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join, relative, resolve } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { commitScript, heartbeatScript } from '../../src/group/scripts.ts'
-import { acceptAct, claimAct, loneScript, nextScript, settleAct, workScript } from '../../src/lanes/acts.ts'
+import { acceptAct, claimAct, loneScript, settleAct, workScript } from '../../src/lanes/acts.ts'
 import {
   enterScript,
   extendScript,
@@ -59,6 +59,7 @@ import {
   fsckScript as routeFsckScript,
   tableScript,
 } from '../../src/route/scripts.ts'
+import { nextScript } from '../../src/sinks/queue/next.ts'
 import {
   declareScript,
   discardScript,
@@ -208,9 +209,9 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
     accept: { revision: 1, born: 1, partition: 0, first: 1, last: 1, items: [{ lane: 'l', item: 'i' }] },
     claim: { ...lease, token: 't', n: 1 },
   }),
-  'src/lanes/next.lua': call(nextScript, {
-    ...{ ...lanes, accept: { revision: 1, born: 1, partition: 0 }, claim: { ...lease, token: 't', n: 1 } },
-    ...{ lane: 'l', after: 1, start: '{', log: { log: 'ns:{p0}:log', meta: 'ns:{p0}:meta' } },
+  'src/sinks/queue/next.lua': call(nextScript, {
+    ...{ store: lanes, flush, claim: { ...lease, token: 't', n: 1 }, lane: 'l', after: 1 },
+    accept: { revision: 1, born: 1, partition: 0 },
   }),
   'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
   'src/lanes/forget.lua': call(forgetScript, { ...lanes, most: 1 }),
@@ -315,7 +316,8 @@ function used(body: string, list: 'KEYS' | 'ARGV', slots: readonly Slot[]): numb
 }
 
 const mayBeRefused = [
-  ...['src/publish/publish.lua', 'src/publish/publish-one.lua', 'src/publish/delay.lua'],
+  ...['src/publish/publish.lua', 'src/publish/publish-one.lua', 'src/sinks/queue/next.lua'],
+  'src/publish/delay.lua',
   ...['src/lanes/send.lua', 'src/lanes/make.lua', 'src/sinks/webhook/make.lua', 'src/operations/trigger.lua'],
 ]
 
@@ -357,8 +359,8 @@ describe.each(scripts)('%s', (path) => {
 
   test('keeps to one cluster slot, or says that it is not for a cluster', () => {
     const tags = declared[path]!.keys.map((key) => /\{([^}]+)\}/.exec(key)?.[1])
-    expect(new Set(tags).size).toBe(path === 'src/lanes/next.lua' ? 2 : 1)
-    expect(header.includes('not for a cluster')).toBe(path === 'src/lanes/next.lua')
+    expect(new Set(tags).size).toBe(path === 'src/sinks/queue/next.lua' ? 2 : 1)
+    expect(header.includes('not for a cluster')).toBe(path === 'src/sinks/queue/next.lua')
   })
 
   test('may run without memory, unless it takes something new in', () => {

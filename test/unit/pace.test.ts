@@ -19,10 +19,10 @@ test('a quarter at first, and with handlers of some ms', () => {
   expect(pace.ahead(now)).toBe(25)
 })
 
-test('what ends within 5 ms, when that is more', () => {
+test('what ends within 8 ms, when that is more', () => {
   const pace = new Pace(100, 0)
   const now = ends(pace, 0, 500, 40)
-  expect(pace.ahead(now)).toBe(200)
+  expect(pace.ahead(now)).toBe(320)
 })
 
 test('nothing as soon as a whole second has shown that less than a quarter ends in one', () => {
@@ -51,8 +51,8 @@ test('a rest is not slowness', () => {
 
 test('behind a single slot nothing stays that does not begin soon', () => {
   const pace = new Pace(1, 0)
-  const now = ends(pace, 0, 500, 40)
-  expect(pace.ahead(now)).toBe(200)
+  const now = ends(pace, 0, 480, 40)
+  expect(pace.ahead(now)).toBe(320)
   pace.keeps(now + 100)
   expect(pace.ahead(now + 200)).toBe(0)
   expect(pace.keeps(now + 200)).toBe(0)

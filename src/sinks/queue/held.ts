@@ -9,35 +9,37 @@
 import { readEnvelope } from '../../envelope.ts'
 import { Event } from '../../event.ts'
 import { type Item, readItem } from '../../lanes/item.ts'
+import type { Placed } from '../../runtime/bag.ts'
 
-export interface Lease {
+export interface Lease extends Placed {
   readonly token: string
   /** When it was claimed, by the server's clock. */
   readonly claimedMs: number
   /** By this process's monotonic clock; counted from before the claim was sent, so never later than the store's. */
   until: number
-  readonly items: Set<Held>
+  /** Those that are open, and at most three times as many that were. */
+  items: readonly Held[]
   /** How many items it had at first. */
   readonly given: number
+  /** How many of them are neither settled nor lost. */
+  open: number
 }
 
 /** One that was sent straight into a queue: it has no place in the log. */
 class SentEvent extends Event {
-  readonly #id: string
-  readonly #sentMs: number
+  readonly #item: Item
 
-  constructor({ id, enqueuedMs, envelope }: Item) {
-    super(0, 0, '', envelope)
-    this.#id = id
-    this.#sentMs = enqueuedMs
+  constructor(item: Item) {
+    super(0, 0, '', item.envelope)
+    this.#item = item
   }
 
   override get id(): string {
-    return this.#id
+    return this.#item.id
   }
 
   override get time(): number {
-    return super.time || this.#sentMs
+    return super.time || this.#item.enqueuedMs
   }
 }
 

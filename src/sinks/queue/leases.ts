@@ -8,6 +8,7 @@
  */
 import { BusbarError } from '../../errors.ts'
 import type { LaneStore } from '../../lanes/store.ts'
+import { Bag } from '../../runtime/bag.ts'
 import type { Clock, Timer } from '../../runtime/clock.ts'
 import { Held, type Lease } from './held.ts'
 
@@ -21,7 +22,7 @@ export interface LeasesOptions {
 
 export class Leases {
   readonly #options: LeasesOptions
-  readonly #leases = new Map<string, Lease>()
+  readonly #leases = new Bag<Lease>()
   #renewal: Timer | undefined
 
   constructor(options: LeasesOptions) {
@@ -31,16 +32,18 @@ export class Leases {
   /** Items that this process holds, waiting or running. */
   get held(): number {
     let held = 0
-    for (const { items } of this.#leases.values()) held += items.size
+    for (const { open } of this.#leases) held += open
     return held
   }
 
-  add(token: string, claimedMs: number, until: number, texts: readonly string[]): Held[] {
-    const lease: Lease = { token, claimedMs, until, items: new Set(), given: texts.length }
-    for (const text of texts) lease.items.add(new Held(lease, text))
-    this.#leases.set(token, lease)
+  add(token: string, claimedMs: number, until: number, texts: readonly string[]): readonly Held[] {
+    const given = texts.length
+    const lease: Lease = { token, claimedMs, until, items: [], given, open: given, place: -1 }
+    const items = texts.map((text) => new Held(lease, text))
+    lease.items = items
+    this.#leases.add(lease)
     if (!this.#renewal) this.#renewSoon()
-    return [...lease.items]
+    return items
   }
 
   /** A process that was paused knows it here before any timer has told it: then all of the lease is lost. */
@@ -50,24 +53,25 @@ export class Leases {
     return false
   }
 
-  forget(held: Held): void {
-    const { lease } = held
-    lease.items.delete(held)
-    if (lease.items.size === 0) this.#leases.delete(lease.token)
+  /** It is settled; once. One that takes long is not to keep all those that came with it. */
+  forget({ lease }: Held): void {
+    lease.open -= 1
+    if (lease.open === 0) this.#close(lease)
+    else if (lease.open * 4 < lease.items.length) lease.items = lease.items.filter(({ state }) => state !== 'settled')
   }
 
   /** Someone wants it cancelled: its handler is told. */
   cancel(id: string): void {
-    for (const { items } of this.#leases.values())
+    for (const { items } of this.#leases)
       for (const held of items) {
-        if (held.item.id !== id || held.isCancelled) continue
+        if (held.item.id !== id || held.isCancelled || held.state === 'settled') continue
         held.isCancelled = true
         if (held.state === 'running') held.abort(BusbarError.of('OPERATION_CANCELLED', { id }))
       }
   }
 
   loseAll(): void {
-    for (const lease of [...this.#leases.values()]) this.#lose(lease)
+    for (const lease of this.#leases) this.#lose(lease)
   }
 
   /** They last for another time from now on. Renewed at once: until the next time they would have lapsed, or might be thought to. */
@@ -85,12 +89,18 @@ export class Leases {
 
   #lose(lease: Lease): void {
     const { queue } = this.#options
-    this.#leases.delete(lease.token)
     for (const held of lease.items) {
+      if (held.state === 'settled') continue
       if (held.state === 'running') held.abort(BusbarError.of('LEASE_LOST', { queue, id: held.item.id }))
       held.state = 'lost'
     }
-    lease.items.clear()
+    this.#close(lease)
+  }
+
+  #close(lease: Lease): void {
+    this.#leases.remove(lease)
+    lease.items = []
+    lease.open = 0
   }
 
   #renewSoon(): void {
@@ -105,16 +115,16 @@ export class Leases {
   async #renew(): Promise<void> {
     const { clock, store } = this.#options
     const now = clock.monotonicMs()
-    for (const lease of [...this.#leases.values()]) if (lease.until <= now) this.#lose(lease)
-    const tokens = [...this.#leases.keys()]
-    if (tokens.length === 0) return
+    for (const lease of this.#leases) if (lease.until <= now) this.#lose(lease)
+    const renewed = [...this.#leases]
+    if (renewed.length === 0) return
     const leaseMs = this.#options.leaseMs()
     try {
+      const tokens = renewed.map(({ token }) => token)
       const lost = new Set(await store.renew(tokens, leaseMs, (id) => this.cancel(id)))
-      for (const token of tokens) {
-        const lease = this.#leases.get(token)
-        if (lease && lost.has(token)) this.#lose(lease)
-        else if (lease) lease.until = now + leaseMs
+      for (const lease of renewed) {
+        if (lost.has(lease.token)) this.#lose(lease)
+        else lease.until = now + leaseMs
       }
     } catch {
       // Redis is away: the leases end where they ended; the next turn looks.

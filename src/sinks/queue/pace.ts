@@ -7,7 +7,7 @@
  */
 
 /** What begins within so long could as well begin now. */
-const soonMs = 5
+const soonMs = 8
 /** What waits for longer than so long is another worker's to begin; … */
 const shortMs = 100
 /** … a quarter of the slots for longer than so long. */

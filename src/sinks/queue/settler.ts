@@ -1,9 +1,9 @@
 /**
- * Tells a store what became of items: what comes together goes in one call, two calls at a time.
+ * Tells a store what became of items: what comes together goes in one call, as many calls at a time as there are claims.
  *
  *   idle       nothing to say
  *   gathering  it goes when this tick has had its say
- *   sent       both calls have no answer yet; what comes now goes with the next
+ *   sent       all of these have no answer yet; what comes now goes with the next
  *
  * A call without an answer is sent again: whoever is not held any more is stale and changes nothing.
  */
@@ -11,6 +11,7 @@ import { errorText } from '../../errors.ts'
 import type { Settlement } from '../../lanes/acts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
+import { Bag, type Placed } from '../../runtime/bag.ts'
 import type { Clock } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { within } from '../../runtime/within.ts'
@@ -32,8 +33,12 @@ export interface Said extends Settlement {
   told(how: Settled, said: this): void
 }
 
+interface Call extends Placed {
+  end: Promise<void>
+}
+
 const mostPerCall = 1_000
-const mostCalls = 2
+const mostCalls = 3
 const retryMs = 100
 const mostRetryMs = 5_000
 
@@ -42,7 +47,7 @@ export class Settler {
   readonly #queue: string
   readonly #store: LaneStore
   #waiting: Said[] = []
-  readonly #calls = new Set<Promise<void>>()
+  readonly #calls = new Bag<Call>()
   #isGathering = false
   #ended = false
 
@@ -74,18 +79,19 @@ export class Settler {
     this.#isGathering = true
     process.nextTick(() => {
       this.#isGathering = false
-      const call = this.#send(this.#waiting.splice(0, mostPerCall)).then(() => {
-        this.#calls.delete(call)
+      const call: Call = { place: -1, end: Promise.resolve() }
+      this.#calls.add(call)
+      call.end = this.#send(this.#waiting.splice(0, mostPerCall)).then(() => {
+        this.#calls.remove(call)
         this.#sendSoon()
       })
-      this.#calls.add(call)
     })
   }
 
   async #untilSaid(): Promise<void> {
     while (this.#isGathering || this.#calls.size > 0) {
       await new Promise<void>((resolve) => process.nextTick(resolve))
-      await Promise.all(this.#calls)
+      await Promise.all(Array.from(this.#calls, ({ end }) => end))
     }
   }
 

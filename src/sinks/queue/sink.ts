@@ -2,15 +2,16 @@
 
 import { keyOf } from '../../envelope.ts'
 import { idWriter } from '../../event.ts'
-import type { AcceptedItem, Taken } from '../../lanes/acts.ts'
+import type { AcceptedItem, ClaimReply } from '../../lanes/acts.ts'
 import { keyWord, routedItem } from '../../lanes/item.ts'
 import { makeScript, removeScript, type ShownInput } from '../../lanes/scripts.ts'
 import type { LaneStores } from '../../lanes/store.ts'
+import type { FlushInput, FlushReply } from '../../log/flush.ts'
 import { redactorOf } from '../../operations/redact.ts'
-import type { Connection } from '../../redis/connection.ts'
-import type { PartitionKeys } from '../../redis/keys.ts'
+import { type Connection, mayPass } from '../../redis/connection.ts'
 import { runScript } from '../../redis/script.ts'
-import type { Accepted, Delivery, NextRouted, RoutedSink, Subscription } from '../../route/sink.ts'
+import type { Accepted, Along, Delivery, NextRouted, RoutedSink, Subscription } from '../../route/sink.ts'
+import { type NextEvent, nextScript } from './next.ts'
 import { type QueueSettings, settingsOf, trackOf } from './options.ts'
 import type { Source } from './source.ts'
 
@@ -18,7 +19,6 @@ export interface QueueSinkGround {
   connection: Connection
   /** On which this process publishes. */
   writes: Connection
-  partitions: readonly PartitionKeys[]
   stores: LaneStores
 }
 
@@ -64,32 +64,52 @@ export class QueueSink implements RoutedSink {
   }
 
   /** Only with a claim of a worker that waits here: that is whom it makes faster. */
-  takeNext(
-    partition: number,
-    { subscription, tenant, after, start }: NextRouted,
-  ): Promise<number | undefined> | undefined {
+  takeNext(partition: number, { subscription, tenant, after }: NextRouted): Along | undefined {
     const ground = this.#ground
     const { name, revision, born, options } = subscription
-    if (!ground || this.#isCluster || !isPlain(options) || !ground.writes.isReady) return undefined
-    const next = {
-      accept: { revision, born, partition },
-      lane: tenant,
-      after,
-      start,
-      log: ground.partitions[partition]!,
-    }
-    let taking: Promise<Taken | undefined> | undefined
-    this.#workers.takeBy(name, async (claim) => {
-      taking = ground.stores.of(name).takeNext(ground.writes.redis, next, claim)
-      return (await taking)?.claimed
+    if (!ground || this.#isCluster || !isPlain(options)) return undefined
+    if (!ground.writes.isReady || !ground.connection.isReady) return undefined
+    let along: Along | undefined
+    this.#workers.takeBy(name, (claim) => {
+      const next = { claim, accept: { revision, born, partition }, lane: tenant, after }
+      return new Promise((claimed, failed) => {
+        along = this.#along(ground, name, next, claimed, failed)
+      })
     })
-    return taking?.then(
-      (taken) => taken?.seq,
-      (error) => {
+    return along
+  }
+
+  #along(
+    { stores, writes }: QueueSinkGround,
+    name: string,
+    next: Omit<NextEvent, 'store' | 'flush'>,
+    claimed: (reply: ClaimReply | undefined) => void,
+    failed: (error: unknown) => void,
+  ): Along {
+    let tell: (seq: number | undefined) => void
+    const taken = new Promise<number | undefined>((resolve) => {
+      tell = resolve
+    })
+    const store = async (flush: FlushInput): Promise<FlushReply | undefined> => {
+      try {
+        const reply = await runScript(writes.redis, nextScript, { ...next, store: stores.of(name).ground, flush })
+        claimed(reply.claimed)
+        tell(reply.claimed && reply.stored?.kind === 'stored' ? reply.stored.last : undefined)
+        return reply.stored
+      } catch (error) {
+        tell(undefined)
+        // Without an answer nobody knows: publish and claim are repeated, each by itself.
+        if (mayPass(error)) {
+          failed(error)
+          throw error
+        }
+        // Refused, or something is wrong with the queue: the publish has nothing to do with it, and tells by its number what was stored.
+        claimed(undefined)
         this.#isCluster ||= String(error).includes('CROSSSLOT')
         return undefined
-      },
-    )
+      }
+    }
+    return { store, taken }
   }
 
   async remove(name: string, revision: number): Promise<void> {

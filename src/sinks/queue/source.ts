@@ -6,7 +6,8 @@
  *   flowing   there may be more: it is asked as soon as there is room
  *   ended     nothing is claimed any more
  *
- * Where it flows two claims are under way, of half the room each: Redis makes one ready while this process works on the other.
+ * Where it flows three claims are under way, of a third of the room each: Redis makes one ready while this process works on another, and when
+ * either of them stops for a moment the third keeps the other one busy.
  * A claim whose answer was lost is repeated under its token and gets what it had been given.
  */
 import { errorText } from '../../errors.ts'
@@ -16,6 +17,7 @@ import type { LaneStore } from '../../lanes/store.ts'
 import { redactorOf } from '../../operations/redact.ts'
 import { type Connection, mayPass } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
+import { Bag, type Placed } from '../../runtime/bag.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import type { Telemetry } from '../../runtime/telemetry.ts'
 import { within } from '../../runtime/within.ts'
@@ -56,11 +58,20 @@ export interface SourceOptions {
 /** What is heard of an operation that is to be cancelled: this, and the id of its item. */
 const cancelHint = 'cancel '
 const mostPerClaim = 1_000
-const mostClaims = 2
+const mostClaims = 3
 
 export interface Claim {
   token: string
   n: number
+}
+
+/** Sends a claim by another way. */
+type Take = (claim: Claim & SentClaim) => Promise<ClaimReply | undefined>
+
+/** One that is under way, and its end. */
+interface Claiming extends Placed {
+  n: number
+  end: Promise<void>
 }
 
 /** A claim as it goes to the store. */
@@ -84,8 +95,8 @@ export class Source {
   #settings: QueueSettings | undefined
   #revision = -1
   #reloading = false
-  /** Claims under way, and their ends. */
-  readonly #claims = new Map<Claim, Promise<void>>()
+  /** Under way. */
+  readonly #claims = new Bag<Claiming>()
   /** Claims that had no answer: to be repeated. */
   #unanswered: Claim[] = []
   #dry = false
@@ -153,7 +164,7 @@ export class Source {
   /** Items that claims under way may bring. */
   get coming(): number {
     let coming = 0
-    for (const { n } of this.#claims.keys()) coming += n
+    for (const { n } of this.#claims) coming += n
     return coming
   }
 
@@ -161,7 +172,7 @@ export class Source {
   fill(): void {
     if (!this.#started) return
     while (
-      this.#claims.size < (this.#flows ? mostClaims : 1) &&
+      this.#claims.size < (this.#flows ? this.mostClaims : 1) &&
       !this.#dry &&
       !this.#ended &&
       this.#context.connection.isReady
@@ -169,7 +180,7 @@ export class Source {
       const n = Math.min(mostPerClaim, this.#options.room())
       if (n <= 0) return
       const claim = this.#unanswered.shift() ?? { token: this.#context.randomness.id(), n }
-      this.#claims.set(claim, this.#claim(claim))
+      this.#begin(claim)
     }
   }
 
@@ -184,13 +195,13 @@ export class Source {
    * Claims by another way than the others, if this worker waits for work: `take` brings the claim along with what it is for. Answers
    * whether it was asked; when it says that there was nothing for it, nothing was claimed.
    */
-  takeBy(take: (claim: Claim & SentClaim) => Promise<ClaimReply | undefined>): boolean {
+  takeBy(take: Take): boolean {
     if (!this.#started || !this.#dry || this.#claims.size > 0 || this.#ended || this.#unanswered.length > 0)
       return false
     const n = Math.min(mostPerClaim, this.#options.room())
     if (n <= 0) return false
     const claim = { token: this.#context.randomness.id(), n }
-    this.#claims.set(claim, this.#claim(claim, take))
+    this.#begin(claim, take)
     return true
   }
 
@@ -203,6 +214,11 @@ export class Source {
   get #makesRoom(): boolean {
     const { ordered, limits } = this.settings
     return ordered || Object.keys(limits).length > 0
+  }
+
+  /** How many are under way at once where it flows. What is settled goes with them, and the larger a call the less of it is for its lanes. */
+  get mostClaims(): number {
+    return this.#makesRoom ? 2 : mostClaims
   }
 
   /** The next item whose lease is certain; undefined when none waits. */
@@ -275,7 +291,7 @@ export class Source {
     const until = network.monotonicMs() + deadlineMs
     this.#stopClaiming()
     this.giveBack()
-    await within(network, deadlineMs, Promise.all(this.#claims.values()))
+    await within(network, deadlineMs, Promise.all(Array.from(this.#claims, ({ end }) => end)))
     await this.#notesTold(Math.max(0, until - network.monotonicMs()))
     await this.#settler.flush(Math.max(0, until - network.monotonicMs()))
   }
@@ -323,7 +339,13 @@ export class Source {
     this.#options.changed()
   }
 
-  async #claim(claim: Claim, take?: (claim: Claim & SentClaim) => Promise<ClaimReply | undefined>): Promise<void> {
+  #begin(claim: Claim, take?: Take): void {
+    const claiming: Claiming = { n: claim.n, place: -1, end: Promise.resolve() }
+    this.#claims.add(claiming)
+    claiming.end = this.#claim(claim, claiming, take)
+  }
+
+  async #claim(claim: Claim, claiming: Claiming, take: Take | undefined): Promise<void> {
     const { token, n } = claim
     const { store, worker, start } = this.#options
     const { clock, telemetry } = this.#context
@@ -341,7 +363,7 @@ export class Source {
       this.#unanswered.push(claim)
       if (!mayPass(error)) telemetry.emit('queue.stuck', { queue: this.queue, problem: errorText(error) })
     }
-    this.#claims.delete(claim)
+    this.#claims.remove(claiming)
     this.#options.changed()
   }
 

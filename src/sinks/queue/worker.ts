@@ -3,7 +3,7 @@
  *
  *   made       declared; run() starts it
  *   working    slots are filled from what was claimed; what can start now or soon is claimed
- *   closing    nothing new begins; what waits went back; what runs may end
+ *   closing    nothing new begins; what waits went back; handlers that run may end
  *   closed     for good
  *
  * Several queues share the slots: each has its turn with as many handlers as its weight; one that has nothing is passed over, one
@@ -13,6 +13,7 @@ import { errorText } from '../../errors.ts'
 import type { Event } from '../../event.ts'
 import type { Outcome } from '../../lanes/acts.ts'
 import { backoffMs } from '../../runtime/backoff.ts'
+import { Bag, type Placed } from '../../runtime/bag.ts'
 import type { Timer } from '../../runtime/clock.ts'
 import { within } from '../../runtime/within.ts'
 import { type BatchContext, BatchItem, Decision, WorkContext } from './context.ts'
@@ -33,10 +34,9 @@ export interface WorkerGround extends SourceContext {
 }
 
 /** A handler at work: one slot. */
-interface Run {
+interface Run extends Placed {
   readonly source: Source
   readonly items: readonly Held[]
-  isOver: boolean
   timer: Timer | undefined
 }
 
@@ -48,6 +48,8 @@ interface Seat {
 
 /** Fewer than one in so many of what there is room for. */
 const crumbs = 8
+/** So few go in one claim rather than in several at once. */
+const fewest = 16
 
 const doneOutcome: Outcome = { kind: 'ack' }
 
@@ -61,9 +63,8 @@ export class QueueWorker {
   #ground: WorkerGround | undefined
   #seats: Seat[] = []
   #turn = 0
-  readonly #running = new Map<Held, Source>()
   /** Handlers that run: a batch is one. */
-  #slots = 0
+  readonly #runs = new Bag<Run>()
   #begun = 0
   #filling = false
   #pace: Pace | undefined
@@ -101,7 +102,7 @@ export class QueueWorker {
 
   /** Nothing waits as far as the last look has shown, and nothing is held here. */
   get isDry(): boolean {
-    return this.#running.size === 0 && this.#seats.every(({ source }) => source.isDry && source.held === 0)
+    return this.#runs.size === 0 && this.#seats.every(({ source }) => source.isDry && source.held === 0)
   }
 
   /** Resolves when it may have become dry, or something else has changed. */
@@ -131,14 +132,15 @@ export class QueueWorker {
     const left = () => Math.max(50, until - network.monotonicMs())
     const sources = this.#seats.map(({ source }) => source)
     await Promise.all(sources.map((source) => source.handBack(left())))
-    while (this.#running.size > 0 && network.monotonicMs() < until) {
+    while (this.#runs.size > 0 && network.monotonicMs() < until) {
       await within(network, left(), this.nextChange())
     }
     // What ignores its signal is handed back as well: it runs on until the process ends.
-    for (const [held, source] of this.#running) {
-      held.abort(new Error('the worker ends'))
-      source.settle(held, { kind: 'back' })
-    }
+    for (const { source, items } of this.#runs)
+      for (const held of items) {
+        held.abort(new Error('the worker ends'))
+        if (held.state === 'running') source.settle(held, { kind: 'back' })
+      }
     await Promise.all(sources.map((source) => source.end(left())))
   }
 
@@ -152,28 +154,30 @@ export class QueueWorker {
   }
 
   /**
-   * How many one claim may bring: of what can start now and what is claimed ahead, half at most, so that the next claim is under way while
-   * these are worked on; and no crumbs as long as there is something to do. Several queues share it by weight, unless the others have
-   * nothing.
+   * How many one claim may bring: of what can start now and what is claimed ahead, its part of as many claims as are under way at once; and
+   * no crumbs as long as there is something to do. Several queues share it by weight, unless the others have nothing.
    */
   #room(seat: Seat): number {
     const capacity = this.#capacity + this.#pace!.ahead(this.#ground!.network.monotonicMs())
-    const free = capacity - this.#slots * this.#perSlot
+    const free = capacity - this.#runs.size * this.#perSlot
     const others = this.#seats.filter((other) => other !== seat && !(other.source.isDry && other.source.waiting === 0))
     const share = seat.weight / others.reduce((sum, { weight }) => sum + weight, seat.weight)
     const { waiting, coming } = seat.source
     // Whatever the others have: the one whose turn it is could not begin otherwise.
-    const n = Math.min(Math.ceil(free * share) - waiting - coming, Math.ceil(capacity / 2))
+    const n = Math.min(
+      Math.ceil(free * share) - waiting - coming,
+      Math.max(fewest, Math.ceil(capacity / seat.source.mostClaims)),
+    )
     return n * crumbs < capacity && waiting + coming >= this.#perSlot ? 0 : n
   }
 
   #pump(): void {
-    while (this.#slots < this.#settings.concurrency && !this.#closing) {
+    while (this.#runs.size < this.#settings.concurrency && !this.#closing) {
       if (!this.#beginNext()) break
     }
     const nowMs = this.#ground!.network.monotonicMs()
-    if (this.#slots === 0) this.#pace!.rested(nowMs)
-    if (this.#slots === this.#settings.concurrency) this.#keep(this.#pace!.keeps(nowMs))
+    if (this.#runs.size === 0) this.#pace!.rested(nowMs)
+    if (this.#runs.size === this.#settings.concurrency) this.#keep(this.#pace!.keeps(nowMs))
     this.#fillSoon()
     for (const told of this.#changed.splice(0)) told()
   }
@@ -241,10 +245,9 @@ export class QueueWorker {
 
   #begin(source: Source, first: Held): void {
     const items = this.#withMore(source, first)
-    this.#slots += 1
     this.#begun += 1
-    for (const held of items) this.#running.set(held, source)
-    const run: Run = { source, items, isOver: false, timer: undefined }
+    const run: Run = { source, items, timer: undefined, place: -1 }
+    this.#runs.add(run)
     if (this.#settings.timeoutMs !== undefined) this.#limit(run, this.#settings.timeoutMs)
     if (this.#settings.batch === undefined) void this.#runOne(run, first)
     else void this.#runBatch(run)
@@ -252,10 +255,8 @@ export class QueueWorker {
 
   /** Its slot is free, once. */
   #end(run: Run): void {
-    if (run.isOver) return
-    run.isOver = true
+    if (!this.#runs.remove(run)) return
     run.timer?.cancel()
-    this.#slots -= 1
     this.#pace!.ended(run.items.length)
     this.#pump()
   }
@@ -265,7 +266,7 @@ export class QueueWorker {
     try {
       const context = new WorkContext(source, this.#ground!.worker, held)
       const value = await (this.#handler as QueueHandler)(held.event, context)
-      this.#finish(source, held, value instanceof Decision ? value.outcome : source.doneWith(value))
+      source.settle(held, value instanceof Decision ? value.outcome : source.doneWith(value))
     } catch (error) {
       await isThrown
       this.#fail(source, held, error)
@@ -284,12 +285,12 @@ export class QueueWorker {
     const open = new Set(items)
     const decide = (held: Held, decision: Decision | undefined, output: unknown) => {
       open.delete(held)
-      this.#finish(source, held, decision?.outcome ?? source.doneWith(output))
+      source.settle(held, decision?.outcome ?? source.doneWith(output))
     }
     try {
       const parts = items.map((held) => new BatchItem(held, (decision, output) => decide(held, decision, output)))
       await (this.#handler as BatchHandler)(parts, context)
-      for (const held of open) this.#finish(source, held, source.doneWith(undefined))
+      for (const held of open) source.settle(held, source.doneWith(undefined))
     } catch (error) {
       await isThrown
       for (const held of open) this.#fail(source, held, error)
@@ -311,7 +312,7 @@ export class QueueWorker {
   }
 
   #fail(source: Source, held: Held, error: unknown): void {
-    if (held.state !== 'running') return this.#finish(source, held, doneOutcome)
+    if (held.state !== 'running') return source.settle(held, doneOutcome)
     const { telemetry, randomness } = this.#ground!
     const { attempts, backoffMs: waits } = source.settings
     const { attempt } = held
@@ -320,7 +321,7 @@ export class QueueWorker {
     const told = { queue: source.queue, id: held.item.id, attempt, problem }
     telemetry.emit('queue.failed', told)
     if (attempts > 0 && attempt >= attempts && !held.isCancelled) this.#tellGivenUp(source, held, told)
-    this.#finish(source, held, { kind: 'retry', afterMs, reason: problem })
+    source.settle(held, { kind: 'retry', afterMs, reason: problem })
   }
 
   /** As the store will do it, unless so many objects are parked that it makes a dead letter of the item after all. */
@@ -329,10 +330,5 @@ export class QueueWorker {
     const { lane, key } = item
     if (settings.onPoison === 'skip' || key === undefined) telemetry.emit('queue.buried', told)
     else telemetry.emit('queue.parked', { ...told, object: `${lane}/${key}` })
-  }
-
-  #finish(source: Source, held: Held, outcome: Outcome): void {
-    this.#running.delete(held)
-    source.settle(held, outcome)
   }
 }

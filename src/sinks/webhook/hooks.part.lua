@@ -166,7 +166,7 @@ local function seal(batch)
   })
   count('in', 1)
   tally(batch.hook, 'batches', 1)
-  if admits(lane, item, batch.sequence) then
+  if admits(lane, item, object_field(lane, batch.sequence)) then
     line_up(lane, item, 0)
     if turn_of[lane] or gave[lane] then newly_ready = newly_ready + 1 end
   end
