@@ -81,12 +81,13 @@ function settle(args, reply) {
   for (let at = 1; at < args.length; ) {
     const [token, outcome, size] = args.slice(at, at + 3)
     const step = valuesOf[outcome]
+    const isWhole = outcome === 'all' || outcome === 'outputs'
     for (let i = 0; i < Number(size); i += 1) {
       place += 1
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
       // Done is an ack with an output.
-      const said = outcome === 'done' || outcome === 'all' ? 'ack' : outcome
-      const id = outcome === 'all' ? givenTo.get(token)[i] : args[at + 3 + i * step]
+      const said = isWhole || outcome === 'done' ? 'ack' : outcome
+      const id = isWhole ? givenTo.get(token)[i] : args[at + 3 + i * step]
       facts.push(['settled', { token, id, outcome: said, word }])
     }
     at += 3 + Number(size) * step

@@ -72,7 +72,7 @@ function namesOfHookAct({ act, words }) {
 }
 
 /** How many values an item has behind its outcome. */
-export const valuesOf = { all: 0, ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
+export const valuesOf = { all: 0, outputs: 1, ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
 
 const sizes = {
   settle: sizeOfSettle,

@@ -80,8 +80,9 @@ export interface Settlement {
   token: string
   id: string
   outcome: Outcome
-  /** How many its lease was given: when all of them are done at once, none has to be named. */
+  /** How many its lease was given, and which of them it is: when all of them are done at once, none has to be named. */
   of?: number | undefined
+  at?: number | undefined
 }
 
 /** Places in `settlements` of those that were not held under their tokens any more. */
@@ -94,18 +95,33 @@ function settleWords(settlements: readonly Settlement[]): WrittenArgs {
   let count = 2
   for (let from = 0; from < settlements.length; ) {
     const till = endOfGroup(settlements, from)
+    const size = till - from
     const { token, outcome, of } = settlements[from]!
-    const isWhole = outcome.kind === 'ack' && of === till - from
-    text += writeArg(token) + writeArg(isWhole ? 'all' : outcome.kind) + writeArg(till - from)
-    count += 3
-    if (!isWhole) {
-      for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
-      count += (till - from) * wordsOf[outcome.kind]
-    }
+    const outputs = of === size ? outputsOf(settlements, from, till) : undefined
+    const kind = !outputs ? outcome.kind : outputs.length > 0 ? 'outputs' : 'all'
+    text += writeArg(token) + writeArg(kind) + writeArg(size)
+    if (outputs) for (const output of outputs) text += writeArg(output)
+    else for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
+    count += 3 + (outputs ? outputs.length : size * wordsOf[outcome.kind])
     groups += 1
     from = till
   }
   return { text: writeArg('settle') + writeArg(groups) + text, count }
+}
+
+/** Of a whole lease that is done, in the order in which it was given; none if all are empty. */
+function outputsOf(settlements: readonly Settlement[], from: number, till: number): string[] | undefined {
+  const { kind } = settlements[from]!.outcome
+  if (kind === 'ack') return []
+  if (kind !== 'done') return undefined
+  const outputs = new Array<string>(till - from)
+  let bytes = 0
+  for (let i = from; i < till; i += 1) {
+    const { at, outcome } = settlements[i] as Settlement & { at: number; outcome: { output: string } }
+    outputs[at] = outcome.output
+    bytes += outcome.output.length
+  }
+  return bytes > 0 ? outputs : []
 }
 
 function endOfGroup(settlements: readonly Settlement[], from: number): number {

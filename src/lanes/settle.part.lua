@@ -3,6 +3,7 @@
 -- Words  groups  how many follow, each: token, outcome, how many, then the items' ids with what the outcome needs:
 --                'ack'                    done: id
 --                'all'                    so many, all that the lease holds, are done: nothing more
+--                'outputs'                the same of a tracked queue: output, in the order in which they were given
 --                'done'                   of a tracked queue: id, output
 --                'back'                   never begun, goes to the head of its lane with one attempt less: id
 --                'retry'                  id, ms from now, reason; after its last attempt it is a dead letter
@@ -16,7 +17,7 @@
 local acts, argv = {}, ARGV
 
 function acts.settle()
-  local words_of = {all = 0, ack = 1, done = 2, back = 1, retry = 3, dead = 2, throttle = 2}
+  local words_of = {all = 0, outputs = 1, ack = 1, done = 2, back = 1, retry = 3, dead = 2, throttle = 2}
 
   -- Keys of items that are gone, or dead letters, and their lanes: others of their objects may be next.
   local gone, lanes_of_gone
@@ -92,14 +93,14 @@ function acts.settle()
   end
 
   -- All of a lease is done. One that holds less has lapsed: what is left of it is about to be given again. Answers how many wait at once.
-  local function settle_whole(lease, size, place, stale)
+  local function settle_whole(lease, size, place, stale, outputs)
     if not lease or lease.size ~= size or lease.left ~= size then
       for n = 1, size do stale[#stale + 1] = place + n end
       return 0
     end
     local names, ids, keys = lease.names, lease.ids, lease.keys
     load_all(names)
-    if track then track.done(ids, {}) end
+    if track then track.done(ids, outputs) end
     for i = 1, size do
       local lane = loaded[names[i]]
       held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
@@ -116,8 +117,11 @@ function acts.settle()
   -- Answers where the next group is, and how many items wait at once.
   local function settle_group(at, place, stale, back)
     local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
-    if outcome == 'all' then return at + 3, place + size, settle_whole(lease, size, place, stale) end
     local step, done, ready = words_of[outcome], {}, 0
+    if outcome == 'all' then return at + 3, place + size, settle_whole(lease, size, place, stale, {}) end
+    if outcome == 'outputs' then
+      return at + 3 + size, place + size, settle_whole(lease, size, place, stale, {unpack(argv, at + 3, at + 2 + size)})
+    end
     local is_done = outcome == 'ack' or outcome == 'done'
     local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
     load_all(names)

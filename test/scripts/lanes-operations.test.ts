@@ -9,6 +9,7 @@ import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { clockedStore } from '../lanes/clocked.ts'
+import { settleScript } from '../lanes/one-act.ts'
 import { keysOf } from '../support/bus.ts'
 
 const all: Track = { mode: 'all', hides: false }
@@ -22,6 +23,38 @@ async function trackedStore(track: Track = all, options: object = {}) {
   const kept = async () => (await keysOf(store.redis, store.namespace)).filter((key) => /:op/.test(key))
   return { ...store, ops, total: counts, kept }
 }
+
+describe('a whole lease that is done', () => {
+  test('each operation has its own output, in whatever order they ended', async () => {
+    const store = await trackedStore()
+    const ids = await store.send('a', { times: 3 })
+    const { token } = await store.take(3)
+    const settlements = [2, 0, 1].map((at) => ({
+      ...{ token, id: 'not-named', of: 3, at, outcome: { kind: 'done', output: at === 1 ? '' : `"${at}"` } as const },
+    }))
+    const settle = () => runScript(store.redis, settleScript, { ...store.ground(), settlements })
+    expect(await settle()).toEqual({ kind: 'settled', stale: [] })
+    const outputs = async () => Promise.all(ids.map(async (id) => (await store.operation(id))!.detail!.result))
+    expect(await outputs()).toEqual(['"0"', '', '"2"'])
+    expect(await store.total()).toBe('3 0 0')
+    expect(await settle()).toEqual({ kind: 'settled', stale: [0, 1, 2] })
+    expect(await store.total()).toBe('3 0 0')
+  })
+
+  test('one that holds less is stale as a whole', async () => {
+    const store = await trackedStore()
+    const [first] = await store.send('a', { times: 2 })
+    const { token } = await store.take(2)
+    await store.settle(token, [first!], { kind: 'done', output: '1' })
+    const settlements = [0, 1].map((at) => ({
+      ...{ token, id: 'not-named', of: 2, at, outcome: { kind: 'done', output: '2' } as const },
+    }))
+    const reply = await runScript(store.redis, settleScript, { ...store.ground(), settlements })
+    expect(reply).toEqual({ kind: 'settled', stale: [0, 1] })
+    expect((await store.operation(first!))!.detail!.result).toBe('1')
+    expect(await store.total()).toBe('1 0 0')
+  })
+})
 
 describe('cancel.lua', () => {
   test('gone, unknown, cancelled, ended', async () => {

@@ -56,13 +56,16 @@ export class Held {
   state: 'waiting' | 'running' | 'settled' | 'lost' = 'waiting'
   lease: Lease
   readonly item: Item
+  /** Its place among those that the lease was given. */
+  readonly at: number
   /** Someone wants its operation cancelled. */
   isCancelled = false
   #event: Event | undefined
   #aborting: AbortController | undefined
 
-  constructor(lease: Lease, text: string) {
+  constructor(lease: Lease, text: string, at: number) {
     this.lease = lease
+    this.at = at
     this.item = readItem(text)
   }
 

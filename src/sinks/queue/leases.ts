@@ -39,7 +39,7 @@ export class Leases {
   add(token: string, claimedMs: number, until: number, texts: readonly string[]): readonly Held[] {
     const given = texts.length
     const lease: Lease = { token, claimedMs, until, items: [], given, open: given, place: -1 }
-    const items = texts.map((text) => new Held(lease, text))
+    const items = texts.map((text, at) => new Held(lease, text, at))
     lease.items = items
     this.#leases.add(lease)
     if (!this.#renewal) this.#renewSoon()

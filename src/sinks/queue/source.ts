@@ -274,7 +274,7 @@ export class Source {
   #say(held: Held, outcome: Outcome): void {
     const { token, given: of } = held.lease
     const shown = shownOutcome(this.settings, outcome)
-    const said: SaidOfHeld = { token, id: held.item.id, outcome: shown, of, held, told: this.#told }
+    const said: SaidOfHeld = { token, id: held.item.id, outcome: shown, of, at: held.at, held, told: this.#told }
     this.#settler.settle(said)
   }
 
