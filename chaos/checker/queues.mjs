@@ -135,7 +135,7 @@ const add = (map, name) => void map.set(name, (map.get(name) ?? 0) + 1)
 
 /**
  * Each item was acked, popped, given up by a discard, or is a dead letter still; or it was in a tail that Redis lost, or among those that the
- * store has counted as dropped, because Redis was full.
+ * store has counted as dropped, because Redis was full; or a pop whose answer nobody saw has taken it.
  */
 function findLost({ of }, { items }, { byQueue }, { restartName, memoryName }) {
   const scarce = of('fault').filter(({ fault }) => fault === memoryName)
@@ -163,17 +163,33 @@ function findLost({ of }, { items }, { byQueue }, { restartName, memoryName }) {
     )
     const couldBeDropped = missing.filter(({ t }) => scarce.some(({ until }) => t <= until))
     const isOfTail = (event) => isTail(event, restarts, kept.get(lineOf(event)) ?? [])
-    const counted = of('store').findLast((look) => look.queue === queue)?.dropped ?? 0
-    const byMemory = new Set(couldBeDropped.sort((a, b) => isOfTail(a) - isOfTail(b)).slice(0, counted))
+    const look = of('store').findLast((one) => one.queue === queue)
+    const byMemory = new Set(couldBeDropped.sort((a, b) => isOfTail(a) - isOfTail(b)).slice(0, look?.dropped ?? 0))
     dropped += byMemory.size
-    for (const event of missing) {
-      if (byMemory.has(event)) continue
+    const others = missing.filter((event) => !byMemory.has(event))
+    const pops = of('unsure').filter((one) => one.queue === queue && one.script === 'pop')
+    const unseen = poppedUnseen(others, pops, isOfTail, (look?.entered ?? 0) - ids.size)
+    popped += unseen.size
+    for (const event of others) {
+      if (unseen.has(event)) continue
       if (isOfTail(event)) undone.set(`${queue} ${event.id}`, { queue, t: event.t })
       else
         found.push(`${queue}: ${event.id} (${event.tenant ?? 'sent'} ${event.n ?? ''}) was acknowledged and never done`)
     }
   }
   return { found, dead: dead.size, discarded, popped, dropped, undone: [...undone.values()] }
+}
+
+/**
+ * What pops without an answer may have taken: no more than they asked for, and of what Redis may have lost no more than the store counts
+ * beyond the rest, the first of it. `surplus`: how many have entered, less those that were acknowledged.
+ */
+function poppedUnseen(missing, pops, isOfTail, surplus) {
+  const most = sumOf(pops, 'wanted')
+  const before = missing.filter(({ t }) => pops.some((pop) => t <= pop.t)).sort(byTime)
+  const sure = before.filter((event) => !isOfTail(event)).slice(0, most)
+  const entered = Math.max(0, surplus + missing.filter(isOfTail).length)
+  return new Set([...sure, ...before.filter(isOfTail).slice(0, Math.min(entered, most - sure.length))])
 }
 
 const byTime = (a, b) => a.t - b.t
@@ -260,6 +276,7 @@ function findSlowRedeliveries({ of }, { links }, { latestEndOf, serverUs }, { ki
     ({ queue }) => queue,
     (a, b) => a.now - b.now,
   )
+  const unsure = groupSorted(of('unsure'), ({ token }) => token, byTime)
   const all = []
   const measured = []
   const found = []
@@ -274,7 +291,9 @@ function findSlowRedeliveries({ of }, { links }, { latestEndOf, serverUs }, { ki
     if (tookMs < 0) continue
     all.push(tookMs)
     const lapse = latestEndOf(queue, first.token) / 1000
-    const near = between(shorts.get(queue) ?? [], lapse - waitingMs, second.at / 1000 - 1)
+    // It may have been given by a claim of that token whose answer nobody saw; what was seen is the repeat.
+    const givenAt = Math.min(second.at, ...(unsure.get(second.token) ?? []).map(({ t }) => serverUs(t)))
+    const near = between(shorts.get(queue) ?? [], lapse - waitingMs, givenAt / 1000 - 1)
     const empty = near.find(({ now, isAll, t }) => isAll && now > lapse + 1 && serverUs(t) / 1000 > lapse + 1)
     if (empty)
       passedOver.push(

@@ -5,7 +5,7 @@
  *   granted   { queue, token, now, leaseMs, wanted, ids, attempts }  a claim for so many was answered with these; token '' took them
  *             for good
  *   short     { queue, now, isAll }                         a claim was given less than it asked for; isAll: nothing was left to bring back
- *   unsure    { queue, script, token }                       a claim or pop that has no answer
+ *   unsure    { queue, script, token, wanted }               a claim or pop for so many that has no answer
  *   settled   { queue, token, id, outcome, word }            word: settled, stale, or unsure without an answer
  *   renewed   { queue, tokens, leaseMs }                     those that were held
  *   extended  { queue, token, id, own, now, leaseMs, word }
@@ -58,7 +58,7 @@ const readers = {
 const givenTo = new Map()
 
 function claim([, token, n, leaseMs], reply) {
-  if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token }]]
+  if (!reply) return [['unsure', { script: token === '' ? 'pop' : 'claim', token, wanted: Number(n) }]]
   const [word, , now, more, due, ...items] = reply
   if (word !== 'claimed') return []
   // A claim that is repeated answers what it was given before, and looks at nothing else: then it does not say what is due either.

@@ -116,6 +116,28 @@ describe('planted', () => {
     expect(findings([...healthy(), ...middle], 'lost')).toEqual([expect.stringContaining(idOf(5))])
   })
 
+  test('what a pop without an answer took is not lost; no more than it asked for, and nothing that came later', () => {
+    const pop = { kind: 'unsure', t: 1_450 * ms, worker: 'hand', queue, script: 'pop', token: '', wanted: 2 }
+    const two = [acked(5, 1_400 * ms), acked(6, 1_410 * ms)]
+    expect(findings([...healthy(), ...two, pop], 'lost')).toEqual([])
+    expect(findings([...healthy(), ...two, { ...pop, wanted: 1 }], 'lost')).toEqual([expect.stringContaining(idOf(6))])
+    expect(findings([...healthy(), ...two, { ...pop, script: 'claim' }], 'lost')).toHaveLength(2)
+    expect(findings([...healthy(), acked(5, 1_460 * ms), pop], 'lost')).toHaveLength(1)
+  })
+
+  test('a pop without an answer, and a tail that Redis lost: the store says how many have entered', () => {
+    const pop = { kind: 'unsure', t: 1_450 * ms, worker: 'hand', queue, script: 'pop', token: '', wanted: 2 }
+    const before = healthy().filter(({ kind }) => kind !== 'store')
+    const struck = [...before, ...[5, 6, 7].map((n) => acked(n, (1_395 + n) * ms)), restarted(1_500 * ms)]
+    const wrong = (entered: number, ...more: Fact[]) =>
+      findings([...struck, look(2_100 * ms, entered), ...more], 'wrong count')
+    expect(wrong(4)).toEqual([])
+    expect(wrong(6)).toHaveLength(1)
+    expect(wrong(6, pop)).toEqual([])
+    expect(wrong(4, pop)).toEqual([])
+    expect(wrong(7, pop)).toHaveLength(1)
+  })
+
   test('more that is missing than was counted as dropped, or without Redis having been full', () => {
     const full = { ...restarted(1_500 * ms), fault: 'out of memory' }
     const counted = (dropped: number) => ({ ...look(2_100 * ms, 6, 6 - dropped), dropped })
@@ -203,6 +225,10 @@ describe('planted', () => {
     const unseen = healthy().map((fact) => (fact.token === 'w2.3' && fact.attempts ? { ...fact, attempts: [2] } : fact))
     expect(findings([...unseen, short], 'left by a claim')).toEqual([])
     expect(findings([...healthy(), { ...short, t: 1_029 * ms, now: 1_029 }], 'left by a claim')).toEqual([])
+    // What was seen of w2's claim is its repeat: the first one had it before.
+    const first = { kind: 'unsure', t: 1_032 * ms, worker: 'w2', queue, script: 'claim', token: 'w2.3', wanted: 1 }
+    expect(findings([...healthy(), first, short], 'left by a claim')).toEqual([])
+    expect(findings([...healthy(), { ...first, token: 'other' }, short], 'left by a claim')).toHaveLength(1)
   })
 
   test('a slow redelivery while someone waited for work', () => {
