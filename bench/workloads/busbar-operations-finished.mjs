@@ -5,9 +5,9 @@ import { nothingLeft } from '../harness/flow.mjs'
 import { left, queueName, tracked } from '../harness/queue.mjs'
 import { slidingWindow } from '../harness/window.mjs'
 
-/** @param {{ count: number, keys: number }} options */
-export async function open({ redis, count, keys }) {
-  const bus = busbar({ redis: redis.url, namespace: 'bench', worker: 'w1' })
+/** @param {{ count: number, keys: number, namespace?: string }} options */
+export async function open({ redis, count, keys, namespace = 'bench' }) {
+  const bus = busbar({ redis: redis.url, namespace, worker: 'w1' })
   const queue = bus.queue(queueName, tracked)
   queue.work(async ({ data }) => ({ ok: data.n }), { concurrency: 100 })
   await bus.run({ signals: false })

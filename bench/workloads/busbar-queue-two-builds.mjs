@@ -1,0 +1,42 @@
+/**
+ * Busbar, publish to ack as in busbar-queue-end-to-end.mjs, by two builds that take turns of half a second in one process: they differ by less
+ * than the machine does from one process to the next.
+ */
+import { nothingLeft } from '../harness/flow.mjs'
+import { left } from '../harness/queue.mjs'
+import { slidingWindow } from '../harness/window.mjs'
+import { openQueue } from './busbar-queue-end-to-end.mjs'
+
+const width = 1_000
+const turnMs = 500
+
+/** @param {{ other: string, warmMs: number, measureMs: number }} options  other: the module of the other build */
+export async function open({ redis, other, warmMs, measureMs }) {
+  const own = { ...(await openQueue({ redis })), calls: 0 }
+  const others = { ...(await openQueue({ redis, build: other, namespace: 'other' })), calls: 0 }
+  return {
+    async work() {
+      for (const one of [own, others]) {
+        await flow(one, warmMs)
+        Object.assign(one, { timedFrom: one.calls, seconds: 0 })
+      }
+      // In the order a b b a, so that who comes first gains nothing by it.
+      for (let turn = 0; turn * turnMs < 2 * measureMs; turn += 1)
+        for (const one of turn % 2 === 0 ? [own, others] : [others, own]) await flow(one, turnMs)
+      const rate = ({ calls, timedFrom, seconds }) => (calls - timedFrom) / seconds
+      const problems = [own, others].flatMap(({ once, calls }) => once.problems(calls))
+      return { perSecond: rate(own), otherPerSecond: rate(others), problems }
+    },
+    close: () => Promise.all([own.bus.close(), others.bus.close()]),
+  }
+}
+
+/** Publishes for a time, and waits until everything is through. */
+async function flow(one, forMs) {
+  const startedAt = performance.now()
+  const { calls } = await slidingWindow({ width, first: one.calls, forMs, call: one.publish })
+  one.calls += calls
+  await one.once.until(one.calls)
+  await nothingLeft(() => left(one.bus))
+  one.seconds += (performance.now() - startedAt) / 1000
+}
