@@ -589,10 +589,20 @@ describe('the operations of a tracked queue', () => {
       'is in no index',
       'operation-index',
       async ({ redis, ops, nameOf, queued }) => {
-        const places = await redis.zrange(ops.opsOf, '0', '-1')
-        await redis.zrem(ops.opsOf, places.find((place) => place.endsWith(` ${nameOf(queued)}`))!)
+        const [object, lines] = Object.entries(await redis.hgetall(ops.opsLast)).find(([, text]) =>
+          text.includes(nameOf(queued)),
+        )!
+        const others = lines.replace(new RegExp(`.* ${nameOf(queued)}\n`), '')
+        if (others === '') await redis.hdel(ops.opsLast, object)
+        else await redis.hset(ops.opsLast, object, others)
       },
       'it does not stand in the index',
+    ],
+    [
+      'is among the last of an object, but not there',
+      'operation-index',
+      ({ redis, ops }) => redis.hset(ops.opsLast, '6 acme/k ', 'd1234 nothing\n'),
+      'which is not there',
     ],
     [
       'is in an index, but not there',

@@ -12,6 +12,6 @@ const copy = `${root}node_modules/.cache/without-operations`
 export function buildWithoutOperations() {
   rmSync(copy, { recursive: true, force: true })
   for (const part of ['dist', 'package.json']) cpSync(`${root}${part}`, `${copy}/${part}`, { recursive: true })
-  writeFileSync(`${copy}/dist/lanes/operations.part.lua`, '')
+  for (const part of ['operations', 'operation-index']) writeFileSync(`${copy}/dist/lanes/${part}.part.lua`, '')
   return `${copy}/dist/index.js`
 }

@@ -15,14 +15,15 @@
 -- Act: what is shown of the inputs of the events that follow, of a tracked queue, and their operations. It has no reply.
 --
 -- Words  inputs  how many follow, each: id, what is shown instead of its data
---        events  how many follow, each of those that the act accept will have: operation, its place in the index (operations.part.lua)
+--        events  how many follow, each of those that the act accept will have: operation, its object or '', its line
+--                (operation-index.part.lua)
 function acts.inputs()
   return function(at)
     local said = {}
     for i = 1, tonumber(argv[at]) do said[argv[at + 2 * i - 1]] = argv[at + 2 * i] end
     local events_at = at + 1 + 2 * argv[at]
     if track then track.inputs(said, events_at) end
-    return nil, events_at + 1 + 2 * argv[events_at], 0
+    return nil, events_at + 1 + 3 * argv[events_at], 0
   end
 end
 

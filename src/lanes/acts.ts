@@ -179,10 +179,10 @@ function acceptWords({ revision, born, first, last, items, inputs }: Accept, fie
 function operationWords(items: readonly AcceptedItem[], inputs: readonly ShownInput[]): WrittenArgs {
   let { text, count } = writeArgs(['inputs', ...inputWords(inputs), items.length])
   for (const { lane, item } of items) {
-    const { name, place } = routedOperation(lane, item)
-    text += writeArg(name) + writeArg(place)
+    const { name, object, line } = routedOperation(lane, item)
+    text += writeArg(name) + writeArg(object) + writeArg(line)
   }
-  count += 2 * items.length
+  count += 3 * items.length
   return { text, count }
 }
 

@@ -261,6 +261,7 @@ export class StoreJudge {
         return this.#operations.takeListed(second)
       case 'opItems':
         return this.#operations.takeItem(name)
+      case 'opsLast':
       case 'opsOf':
         return this.#operations.takePlace(name)
       case 'opNotes':

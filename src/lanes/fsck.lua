@@ -22,7 +22,7 @@
 --                 cancelled: 1 or 0}; {operation} when its record cannot be read
 --   'opsEnded'    {place, "<ms> <operation>…"}
 --   'opNotes', 'opItems'  {operation}: of no record
---   'opsOf'       {place}: of no operation that is there, or stands elsewhere
+--   'opsLast', 'opsOf'  {object and line}: of no operation that is there, or stands elsewhere; in opsLast the first such of an object
 --   'opCounts'    {'total', what it says, how many have ended and are kept, what the minutes say…}
 --   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
 --   'ranked', 'held'  the key of that name: {} when it is there without a record, or a lease
@@ -184,16 +184,18 @@ local base = sub(store, 1, -6)
 
 local function place_in_index(name)
   local item = redis.call('HGET', base .. 'opItems', name)
-  return item and track.place_of(item, name), item
+  if not item then return nil end
+  local object, line = track.index.place_of(item, name)
+  return item, object, line
 end
 
 local function operation_row(name, record)
-  local place, item = place_in_index(name)
+  local item, object, line = place_in_index(name)
   local queued = match(item or '', '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n[^\n]*\n')
   if not queued or not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
   local state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record)
   local mark = redis.call('HEXISTS', base .. 'opCancels', name)
-  local indexed = place ~= '' and (redis.call('ZSCORE', base .. 'opsOf', place) and '1' or '0') or '-'
+  local indexed = object ~= '' and (track.index.has(object, line) and '1' or '0') or '-'
   local row = numbers(state, queued, began, ended)
   insert(row, 1, name)
   insert(row, indexed)
@@ -217,11 +219,27 @@ end
 function sections.opNotes(from) return scan('HSCAN', base .. 'opNotes', from, without(base .. 'ops')) end
 function sections.opItems(from) return scan('HSCAN', base .. 'opItems', from, without(base .. 'ops')) end
 
+-- Whether an operation that is there stands there.
+local function stands(object_and_line)
+  local name = match(object_and_line, '^.* (.*)$') or ''
+  local _, object, line = place_in_index(name)
+  return object and redis.call('HEXISTS', base .. 'ops', name) == 1 and object .. line == object_and_line .. '\n'
+end
+
+function sections.opsLast(from)
+  if not track then return {''} end
+  return scan('HSCAN', base .. 'opsLast', from, function(object, lines)
+    if not match(lines, '\n$') then return {object .. lines} end
+    for line in string.gmatch(lines, '([^\n]*)\n') do
+      if not stands(object .. line) then return {object .. line} end
+    end
+  end)
+end
+
 function sections.opsOf(from)
   if not track then return {''} end
   return scan('ZSCAN', base .. 'opsOf', from, function(place)
-    local name = match(place, '^.* (.*)$') or ''
-    if redis.call('HEXISTS', base .. 'ops', name) == 0 or place_in_index(name) ~= place then return {place} end
+    if not stands(place) then return {place} end
   end)
 end
 

@@ -17,7 +17,7 @@ export type LookAtStore = (most: number, asks: readonly FsckAsk[]) => Promise<Fs
 const sections = [
   ...['lanes', 'turns', 'later', 'laterItems', 'leases'],
   ...['objects', 'behind', 'parked', 'dead', 'deadOrder', 'remembered', 'forget'],
-  ...['ops', 'opItems', 'opsOf', 'opsEnded', 'opNotes', 'opCounts'],
+  ...['ops', 'opItems', 'opsLast', 'opsOf', 'opsEnded', 'opNotes', 'opCounts'],
 ]
 
 // A piece takes Redis about 5 µs, most of it for the description of an item: 2 ms for a step.

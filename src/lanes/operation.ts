@@ -88,17 +88,20 @@ function keyIn(item: string): string | undefined {
   return escaped?.isWellFormed() ? escaped : undefined
 }
 
-/** Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index; '' without a key. */
-export function routedOperation(lane: string, item: string): { name: string; place: string } {
+/**
+ * Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index (operation-index.part.lua);
+ * '' without a key.
+ */
+export function routedOperation(lane: string, item: string): { name: string; object: string; line: string } {
   const idEnd = item.indexOf(' ')
   const name = operationName(item.slice(0, idEnd))
   const key = keyIn(item)
-  if (key === undefined) return { name, place: '' }
+  if (key === undefined) return { name, object: '', line: '' }
   const object = `${lane}/${key}`
   const msAt = idEnd + `0 ${lane} 0 0 `.length + 1
   const ms = item.slice(msAt, item.indexOf(' ', msAt))
   const digits = String.fromCharCode(96 + ms.length)
-  return { name, place: `${Buffer.byteLength(object)} ${object} ${digits}${ms} ${name}` }
+  return { name, object: `${Buffer.byteLength(object)} ${object} `, line: `${digits}${ms} ${name}\n` }
 }
 
 /** Ended operations are kept for so long; inputs and outputs up to this size. */

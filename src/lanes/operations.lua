@@ -26,17 +26,18 @@ if act == 'get' then
 end
 
 local object, before_ms, before_name, most = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11])
-local index, first = sub(store, 1, -6) .. 'opsOf', track.first_place(object)
--- No place goes on behind its object with such a sign.
-local last = before_ms ~= '' and track.place(object, before_ms, before_name) or first .. '~'
-local gone, bytes = {}, 0
+local index = track.index
+local in_index = index.object(object)
+-- No line begins with such a sign.
+local last = before_ms ~= '' and index.line(before_ms, before_name) or '~\n'
+local gone, objects_of_gone, bytes = {}, {}, 0
 
 local function has_room() return #reply - 2 < most and bytes < most_bytes end
 
-local function add(place, name)
+local function add(line, name)
   local row = track.row(name, details)
   if not row then
-    gone[#gone + 1] = place
+    gone[#gone + 1], objects_of_gone[#gone + 1] = line, in_index
     return
   end
   reply[#reply + 1] = row
@@ -44,16 +45,16 @@ local function add(place, name)
 end
 
 while has_room() do
-  local page = redis.call('ZRANGE', index, '(' .. last, '(' .. first, 'BYLEX', 'REV', 'LIMIT', 0, most)
+  local page = index.before(in_index, last, most)
   if #page == 0 then break end
   local names = {}
-  for i = 1, #page do names[i] = match(page[i], '^.* (.*)$') end
+  for i = 1, #page do names[i] = match(page[i], ' (.*)\n$') end
   track.load(names)
   for i = 1, #page do
     if has_room() then add(page[i], names[i]) end
   end
   last = page[#page]
 end
-in_pieces('ZREM', index, gone)
+index.remove(objects_of_gone, gone)
 if not has_room() then reply[2] = 1 end
 return reply

@@ -4,13 +4,13 @@
 -- Beside the store, each under its key with another last word:
 --   ops        hash  operation -> its record; an item's operation is its id, without "<queue>."
 --   opItems    hash  operation -> its item as it entered, with what is shown of its data
---   opsOf      zset  places of all operations with a key, by their texts: object, when it was queued, operation (place_of)
 --   opNotes    hash  operation -> "<progress>\30<line>\30…", what its handler has said
 --   opsEnded   list  "<ms> <operation> <operation>…" in the order in which they ended
 --   opCounts   hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"; 'kept' -> how many
 --                    are in opsEnded
 --   opCancels  hash  operation -> ms: someone wants it cancelled, and its item is still there
 --   opsWake    channel on which those who wait for an end hear of it
+-- and which operations an object has (operation-index.part.lua).
 --
 -- A record: state, version, attempts begun, ms at which it last began and ended, packed; then "<worker> <token>\30<output or error>".
 --
@@ -26,7 +26,8 @@ local function track_operations()
   track = {}
   local match, find = string.match, string.find
   local base = sub(store, 1, -6)
-  local ops, kept_items, index, notes = base .. 'ops', base .. 'opItems', base .. 'opsOf', base .. 'opNotes'
+  local ops, kept_items, notes, index = base .. 'ops', base .. 'opItems', base .. 'opNotes', index_operations(base)
+  track.index = index
   local ended_ones, marks, counts = base .. 'opsEnded', base .. 'opCancels', base .. 'opCounts'
   local head_format, head_bytes = '>BI4I4I6I6', 21
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
@@ -66,18 +67,8 @@ local function track_operations()
   -- Of those that have just entered. It has more than 64 bytes: a hash with such a value is a table from its first field on.
   local fresh = packed(queued, 1, 0, 0, 0, '-', string.rep('-', 44), '')
 
-  -- The values of some fields of a hash, of any number.
-  local function values_of(key, fields)
-    if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', key, unpack(fields)) or {} end
-    local values = {}
-    for from = 1, #fields, 1000 do
-      for _, value in ipairs(redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, #fields)))) do values[#values + 1] = value end
-    end
-    return values
-  end
-
   -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
-  -- secret is not shown. And behind which of the words operations and places begin.
+  -- secret is not shown. And behind which of the words operations, objects and times begin.
   local words, said, places_said = ARGV, nil, nil
 
   local function without_data(item) return match(item, '^[^\n]*\n[^\n]*\n') end
@@ -92,52 +83,27 @@ local function track_operations()
     return #item - #rest <= most_input and item or rest
   end
 
-  -- Where operations of an object begin in the index: no object begins as another one does, for its bytes are counted. And where one of them
-  -- stands: times of more digits, of which a letter tells, are behind those of fewer. operation.ts writes the same.
-  function track.first_place(object) return #object .. ' ' .. object .. ' ' end
-  function track.place(object, ms, name) return track.first_place(object) .. string.char(96 + #ms) .. ms .. ' ' .. name end
-
-  -- The key in the header of an item; nil without one.
-  local function key_in(item, header_at)
-    local start = find(item, '","key":"', header_at, true)
-    if not start or start > find(item, '\n', header_at, true) then return nil end
-    local key = sub(item, start + 9, find(item, '"', start + 9, true) - 1)
-    if not find(key, '\\', 1, true) then return key end
-    local is_read, header = pcall(cjson.decode, match(item, '^[^\n]*', header_at))
-    return is_read and type(header.key) == 'string' and header.key or nil
-  end
-
-  -- Where the operation of an item stands in the index; '' without a key. Its tenant is its lane.
-  function track.place_of(item, name)
-    local lane, ms, header_at = match(item, '^%S+ %d+ (%S+) %d+ %d+ (%d+) [^\n]*\n()')
-    local key = key_in(item, header_at)
-    return key and track.place(lane .. '/' .. key, ms, name) or ''
-  end
-
-  local function operation_and_place(item)
-    local name = operation_of(match(item, '^%S+'))
-    return name, track.place_of(item, name)
-  end
-
   local function lay_entered()
     if count_of_entering == 0 then return end
-    local items, places, at_place, at_record = {}, {}, 0, count_of_written
+    local items, at_record = {}, count_of_written
     local shows_all = said and not next(said) or not said and track_hides == '0'
     for i = 1, count_of_entering do
-      local item, at, name, place = entering[i], said_at[i], nil, nil
+      local item, at, name, object, line = entering[i], said_at[i], nil, nil, nil
       -- Who routes it says them: to find them out takes a third of all its time here.
-      if at > 0 then name, place = words[at], words[at + 1] else name, place = operation_and_place(item) end
-      if place ~= '' then
-        places[at_place + 1], places[at_place + 2] = '0', place
-        at_place = at_place + 2
+      if at > 0 then
+        name, object, line = words[at], words[at + 1], words[at + 2]
+      else
+        name = operation_of(match(item, '^%S+'))
+        object, line = index.place_of(item, name)
       end
+      if object ~= '' then index.add(object, line) end
       items[2 * i - 1], items[2 * i] = name, shows_all and #item <= most_input and item or shown(item)
       written[at_record + 1], written[at_record + 2] = name, fresh
       at_record = at_record + 2
     end
     count_of_written, entering, said_at, count_of_entering = at_record, {}, {}, 0
     in_pieces('HSET', kept_items, items)
-    in_pieces('ZADD', index, places)
+    index.save()
   end
 
   local function write_records()
@@ -229,7 +195,7 @@ local function track_operations()
   function track.enters(item, i)
     if track_mode == 'ending' then return end
     count_of_entering = count_of_entering + 1
-    entering[count_of_entering], said_at[count_of_entering] = item, places_said and i and places_said + 2 * i - 1 or 0
+    entering[count_of_entering], said_at[count_of_entering] = item, places_said and i and places_said + 3 * i - 2 or 0
   end
 
   -- One that was there before its queue was tracked. Answers its record, if it is to have one.
@@ -388,9 +354,13 @@ local function track_operations()
   end
 
   local function removes(names)
-    local out = {}
-    for i, item in ipairs(values_of(kept_items, names)) do if item then out[#out + 1] = track.place_of(item, names[i]) end end
-    in_pieces('ZREM', index, out)
+    local objects, lines = {}, {}
+    for i, item in ipairs(values_of(kept_items, names)) do
+      local object, line = '', ''
+      if item then object, line = index.place_of(item, names[i]) end
+      if object ~= '' then objects[#objects + 1], lines[#lines + 1] = object, line end
+    end
+    index.remove(objects, lines)
     in_pieces('HDEL', ops, names)
     in_pieces('HDEL', kept_items, names)
     in_pieces('HDEL', notes, names)

@@ -26,6 +26,6 @@ if #names > 0 or #tokens > 0 then return {'more'} end
 
 local base = sub(store, 1, -6)
 redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle,
-  objects, behind, parked, remembered, forget, base .. 'ops', base .. 'opItems', base .. 'opsOf', base .. 'opNotes', base .. 'opsEnded', base .. 'opCounts',
+  objects, behind, parked, remembered, forget, base .. 'ops', base .. 'opItems', base .. 'opsLast', base .. 'opsOf', base .. 'opNotes', base .. 'opsEnded', base .. 'opCounts',
   base .. 'opCancels')
 return {'removed'}

@@ -82,6 +82,7 @@ export interface TriggerKeys {
 export interface OperationKeys {
   readonly ops: string
   readonly opItems: string
+  readonly opsLast: string
   readonly opsOf: string
   readonly opNotes: string
   readonly opsEnded: string
@@ -227,10 +228,11 @@ export const keyTable = {
     'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error.',
   ],
   opItems: ['hash', 'with its operation', 'Operation → its item as it entered, with what is shown of its data.'],
+  opsLast: ['hash', 'with its operations', 'Object → its last operations, and when each was queued.'],
   opsOf: [
     'zset',
     'with its operations',
-    'Of operations with a key, by their texts: object, when it was queued, operation.',
+    'Operations with a key before those in opsLast, by their texts: object, when it was queued, operation.',
   ],
   opNotes: ['hash', 'with its operation', 'Operation → its progress and its last log lines.'],
   opsEnded: ['list', '24 hours', 'Ended operations in the order of their ends, to be forgotten.'],
@@ -378,6 +380,7 @@ export function operationKeys(ns: string, queue: string): OperationKeys {
   return {
     ops: `${base}:ops`,
     opItems: `${base}:opItems`,
+    opsLast: `${base}:opsLast`,
     opsOf: `${base}:opsOf`,
     opNotes: `${base}:opNotes`,
     opsEnded: `${base}:opsEnded`,
@@ -454,7 +457,7 @@ const queueKeyShape = /^([^:]+):\{queue\.[^}]+\}:(\w+)(?::([^:]+))?$/
 const queueKeyNames: readonly string[] = [
   ...['store', 'turns', 'lanes', 'weights', 'later', 'laterItems', 'leases', 'items'],
   ...['dead', 'deadOrder', 'idle', 'objects', 'behind', 'parked', 'remembered', 'forget'],
-  ...['ops', 'opItems', 'opsOf', 'opNotes', 'opsEnded', 'opCounts', 'opCancels'],
+  ...['ops', 'opItems', 'opsLast', 'opsOf', 'opNotes', 'opsEnded', 'opCounts', 'opCancels'],
 ]
 const queueKeyPrefixes: readonly string[] = ['ranked', 'held']
 

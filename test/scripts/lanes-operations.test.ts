@@ -21,7 +21,12 @@ async function trackedStore(track: Track = all, options: object = {}) {
   const ops = operationKeys(store.namespace, 'mail')
   const counts = async () => (await store.redis.hget(ops.opCounts, 'total')) ?? '0 0 0'
   const kept = async () => (await keysOf(store.redis, store.namespace)).filter((key) => /:op/.test(key))
-  return { ...store, ops, total: counts, kept }
+  /** How many stand in the index: among the last of their objects, and before them. */
+  const indexed = async (): Promise<[last: number, earlier: number]> => {
+    const lines = (await store.redis.hvals(ops.opsLast)).join('').split('\n').length - 1
+    return [lines, await store.redis.zcard(ops.opsOf)]
+  }
+  return { ...store, ops, total: counts, kept, indexed }
 }
 
 describe('a whole lease that is done', () => {
@@ -183,9 +188,59 @@ describe('operations.lua', () => {
     expect(pages).toEqual(inOrder)
     await store.redis.hdel(store.ops.ops, inOrder[2]!)
     expect(await store.operationsOf('a/k')).toEqual(inOrder.filter((_, i) => i !== 2))
-    expect(await store.redis.zcard(store.ops.opsOf)).toBe(5)
+    expect(await store.indexed()).toEqual([5, 0])
     expect(await store.operationsOf('a/other')).toEqual([])
     expect(await store.operationsOf('b/k')).toEqual([])
+  })
+
+  test('[O05] of many of one object, in whatever order they come, each is found once, the newest first, and goes', async () => {
+    const store = await trackedStore()
+    const all: { queuedMs: number; name: string }[] = []
+    for (let round = 1; round <= 30; round += 1) {
+      // Of the past, of now; some at the same time, one or many in a call.
+      const [seq, size] = [round * 1_000, 1 + ((round * 7) % 40)]
+      const items = Array.from({ length: size }, (_, i) => ({
+        lane: 'a',
+        item: routedItem(`0-${seq + i}`, 500_000 - ((round * 37 + i) % 50), 'a', '', envelope),
+      }))
+      const accept = { revision: 1, born: 1, partition: 0, first: seq, last: seq + size - 1, items, inputs: [] }
+      await runScript(store.redis, workScript, { ...store.ground(), acts: [acceptAct(accept)] })
+      const sent = await store.send('a', { envelope, times: 1 + (round % 3) })
+      for (const name of [...items.map(({ item }) => item.split(' ')[0]!), ...sent])
+        all.push({ queuedMs: (await store.operation(name))!.queuedMs, name })
+      store.pass(round % 2)
+    }
+    const inOrder = () =>
+      all
+        .sort((a, b) => b.queuedMs - a.queuedMs || Buffer.compare(Buffer.from(b.name), Buffer.from(a.name)))
+        .map(({ name }) => name)
+    const paged = async (most: number) => {
+      const pages: string[] = []
+      for (let before: { queuedMs: number; name: string } | undefined; ; ) {
+        const page = await store.operationsOf('a/k', before, most)
+        if (page.length === 0) return pages
+        pages.push(...page)
+        before = all.find(({ name }) => name === page.at(-1))
+      }
+    }
+    const [last, earlier] = await store.indexed()
+    expect([last + earlier, last > 0, last < 60, earlier > 300]).toEqual([all.length, true, true, true])
+    for (const most of [1, 7, 100]) expect(await paged(most)).toEqual(inOrder())
+    const { token, ids } = await store.take(1_000)
+    const ended = ids.slice(0, 400).filter((_, i) => i % 3 > 0)
+    await store.settle(token, ended, { kind: 'ack' })
+    expect(await store.forget(1_000)).toBe(ended.length)
+    all.splice(0, all.length, ...all.filter(({ name }) => !ended.includes(name)))
+    for (const most of [7, 100]) expect(await paged(most)).toEqual(inOrder())
+    const [lastThen, earlierThen] = await store.indexed()
+    expect(lastThen + earlierThen).toBe(all.length)
+    await store.settle(
+      token,
+      ids.filter((id) => !ended.includes(id)),
+      { kind: 'ack' },
+    )
+    await store.forget(1_000)
+    expect(await store.indexed()).toEqual([0, 0])
   })
 
   test('[O05] whatever a key looks like, its operations are found, and only they, and go', async () => {
@@ -206,7 +261,7 @@ describe('operations.lua', () => {
       )
     const found = await Promise.all(keys.map((key) => store.operationsOf(`a/${key}`)))
     expect(found).toEqual(keys.map((_, i) => [sent[i], ...(i === 0 ? [`0-${keys.length + 1}`] : []), `0-${i + 1}`]))
-    expect(await store.redis.zcard(store.ops.opsOf)).toBe(2 * keys.length + 1)
+    expect(await store.indexed()).toEqual([2 * keys.length + 1, 0])
     const { token, ids } = await store.take(100)
     await store.settle(token, ids, { kind: 'ack' })
     expect(await store.forget(100)).toBe(last + keys.length)
@@ -322,7 +377,7 @@ describe('what is kept', () => {
     // Nobody has looked after it yet, and it is gone.
     expect(await store.operation(id!)).toBeUndefined()
     expect(await store.cancel(id!)).toBe('unknown')
-    expect((await store.kept()).some((key) => key.includes('opsOf'))).toBe(true)
+    expect(await store.indexed()).toEqual([1, 0])
     expect(await store.operationsOf('a/k')).toEqual([])
     await store.take(0)
     expect(await store.kept()).toEqual([store.ops.opCounts])
@@ -341,7 +396,8 @@ describe('what is kept', () => {
     while (sizes.at(-1)?.[0] !== 0 && sizes.length < 50) {
       await store.send('b', { times: 20 })
       const there = (await store.redis.hkeys(store.ops.ops)).filter((name) => ids.includes(name)).length
-      sizes.push([there, await store.redis.zcard(store.ops.opsOf)])
+      const [last, earlier] = await store.indexed()
+      sizes.push([there, last + earlier])
     }
     expect(sizes.at(-1)).toEqual([0, 0])
     expect(sizes.every(([records, members]) => records === members)).toBe(true)
