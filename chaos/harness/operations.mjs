@@ -71,7 +71,8 @@ export async function noteOperations({ own, bus, plan, queues, history }) {
       const { status, attempts } = await bus.operations.get(`${queue}.${name}`)
       records.push([name, status, attempts])
     }
-    const indexed = await own.zcard(keys.opsOf)
+    const last = (await own.hvals(keys.opsLast)).join('')
+    const indexed = (await own.zcard(keys.opsOf)) + last.split('\n').length - 1
     const { total } = await bus.operations.stats(queue)
     history.add('operations', { t: nowUs(), queue, track: options.track, records, total, indexed })
   }
