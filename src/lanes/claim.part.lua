@@ -238,22 +238,22 @@ function acts.claim()
   end
 
   -- Leases what is given, or lets it go for good.
-  local function hold_given(token, lease_ms, holder)
+  local function hold_given(token, lease_ms, holder, is_first)
     remove_items(removed)
     count('waiting', -taken)
     count('bytes', -taken_bytes)
     if takes_for_good then return let_go() end
     if count_of_given == 0 then return end
-    redis.call('SET', held_prefix .. token, lease_text(holder, fields_given, ids_given, keys_given))
+    redis.call('SET', held_prefix .. token, lease_text(holder, fields_given, ids_given, keys_given, is_first))
     redis.call('ZADD', leases, now + lease_ms, token)
     count('held', count_of_given)
   end
 
-  -- What the operations of the given are now. The leader's look has time for what is over: answers whether there is more of it.
-  local function track_given(n, worker, token)
+  -- What the operations of the given are now. Answers whether all of them begin for the first time.
+  local function track_given(worker, token)
     local items = {unpack(given, 6, 5 + count_of_given)}
-    if takes_for_good then track.pops(ids_given, items, worker) else track.begins(ids_given, items, worker, token) end
-    return n == 0 and track.sweep(500)
+    if not takes_for_good then return track.begins(ids_given, items, worker, token) end
+    track.pops(ids_given, items, worker)
   end
 
   local function bring_back()
@@ -309,8 +309,9 @@ function acts.claim()
     give_turns(most)
     -- Who has drained, or holds what it may, is out of line, whatever ends now.
     if takes_for_good or #gone > 0 then line_lanes_up() end
-    hold_given(token, lease_ms, worker .. ' ' .. start .. ' ' .. written_now)
-    if track then is_more = track_given(n, worker, token) or is_more end
+    hold_given(token, lease_ms, worker .. ' ' .. start .. ' ' .. written_now, track and track_given(worker, token))
+    -- The leader's look has time for what is over.
+    if track and n == 0 then is_more = track.sweep(500) or is_more end
     if limits then
       local more_at = pace_store(count_of_given)
       first = math.min(first, first_of(later))

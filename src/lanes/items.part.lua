@@ -197,13 +197,13 @@ local function read_lease(token)
   local text = redis.call('GET', held_prefix .. token)
   if not text then return nil end
   local holder, claimed, at = match(text, '^(%S+ %S+ (%d+)) ?()')
-  local _, fields, ids, keys = cmsgpack.unpack_limit(text, 3, at - 1)
+  local _, fields, ids, keys, is_first = cmsgpack.unpack_limit(text, 4, at - 1)
   -- One that holds nothing is spoiled, and for fsck.
   fields, ids = fields or {}, ids or {}
   local names, size = {}, #fields
   -- Behind a name are a space and six bytes.
   for i = 1, size do names[i] = sub(fields[i], 1, -8) end
-  return {token = token, holder = holder, claimed = claimed, size = size, left = size, fields = fields, names = names, ids = ids, keys = keys}
+  return {token = token, holder = holder, claimed = claimed, size = size, left = size, fields = fields, names = names, ids = ids, keys = keys, is_first = is_first}
 end
 
 -- The place in the lease of the item with this id; nil when it is not held under it.
@@ -223,7 +223,9 @@ local function release(lease, i)
   lease.ids[i], lease.left = false, lease.left - 1
 end
 
-local function lease_text(holder, fields, ids, keys)
+-- is_first, of a tracked queue: nobody had claimed any of these before (operations.part.lua).
+local function lease_text(holder, fields, ids, keys, is_first)
+  if is_first then return holder .. ' ' .. cmsgpack.pack(fields, ids, keys, true) end
   return holder .. ' ' .. (is_ordered and cmsgpack.pack(fields, ids, keys) or cmsgpack.pack(fields, ids))
 end
 

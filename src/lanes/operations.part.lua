@@ -211,14 +211,16 @@ local function track_operations()
     return state == queued and packed(running, version + 1, attempts + 1, now, 0, worker, token, result)
   end
 
+  -- Answers whether all of them begin for the first time.
   function track.begins(ids, items, worker, token)
     local names, found = look(ids)
     for i = 1, #ids do found[i] = found[i] or enters_late(items[i]) end
     lay_entered()
-    local begun, at = {[false] = false}, count_of_written
+    local begun, at, is_first = {[false] = false}, count_of_written, true
     for i = 1, #ids do
       local record = found[i]
       local after = begun[record]
+      if record ~= fresh then is_first = false end
       if after == nil then
         after = begin(record, worker, token)
         begun[record] = after
@@ -229,11 +231,22 @@ local function track_operations()
       end
     end
     count_of_written = at
+    return is_first
   end
 
-  -- Items are done, of a lease or taken for good: with these outputs, where there are some.
-  function track.done(ids, outputs)
-    local names, found = look(ids)
+  -- Of a lease whose items had never been claimed before, and of which none has left it: all records are what they became then.
+  local function look_at_first(lease)
+    write_records()
+    records = {}
+    local found, begun = {}, packed(running, 2, 1, tonumber(lease.claimed), 0, match(lease.holder, '^%S+'), lease.token, '')
+    for i = 1, lease.size do found[i] = begun end
+    return operations_of(lease.ids), found
+  end
+
+  -- Items are done, of a lease or taken for good: with these outputs, where there are some. `lease`: they are all that it was given.
+  function track.done(ids, outputs, lease)
+    local names, found
+    if lease and lease.is_first then names, found = look_at_first(lease) else names, found = look(ids) end
     if track.has_marks() then
       in_pieces('HDEL', marks, names)
       count_of_marks = nil

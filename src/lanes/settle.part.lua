@@ -100,7 +100,7 @@ function acts.settle()
     end
     local names, ids, keys = lease.names, lease.ids, lease.keys
     load_all(names)
-    if track then track.done(ids, outputs) end
+    if track then track.done(ids, outputs, lease) end
     for i = 1, size do
       local lane = loaded[names[i]]
       held_of[lane], left_of[lane] = held_of[lane] - 1, left_of[lane] + 1
