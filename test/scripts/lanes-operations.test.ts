@@ -46,6 +46,32 @@ describe('a whole lease that is done', () => {
     expect(await store.total()).toBe('3 0 0')
   })
 
+  test('those that were tried, handed back or extended before have their own records', async () => {
+    const store = await trackedStore()
+    const [tried, back, first, extended] = await store.send('a', { times: 4 })
+    const one = await store.take(1)
+    await store.settle(one.token, [tried!], { kind: 'retry', afterMs: 0, reason: 'x' })
+    const two = await store.take(1)
+    expect(two.ids).toEqual([back])
+    await store.settle(two.token, [back!], { kind: 'back' })
+    const { token, ids } = await store.take(3)
+    expect(ids).toEqual([back, first, extended])
+    await store.extend(token, extended!, 5_000, 'own')
+    const again = await store.take(1)
+    expect(again.ids).toEqual([tried])
+    store.pass(7)
+    await store.settleAll(token, 2)
+    await store.settleAll(again.token, 1)
+    await store.settleAll('own', 1)
+    const rows = await Promise.all([tried, back, first, extended].map((id) => store.operation(id!)))
+    expect(rows.map((row) => [row!.state, row!.attempts, row!.version, row!.endedMs - row!.beganMs])).toEqual([
+      ['succeeded', 2, 5, 7],
+      ['succeeded', 1, 5, 7],
+      ['succeeded', 1, 3, 7],
+      ['succeeded', 1, 3, 7],
+    ])
+  })
+
   test('one that holds less is stale as a whole', async () => {
     const store = await trackedStore()
     const [first] = await store.send('a', { times: 2 })
