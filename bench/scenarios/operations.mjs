@@ -21,18 +21,18 @@ export async function run(run) {
   const bullmqMemory = await measureGrowth(run, {
     ...{ name: 'BullMQ memory', workload: 'bullmq-finished.mjs', options: { count } },
   })
-  const endToEnd = { scenario, unit: '/s', busbar: value('Busbar tracked') }
+  const tracking = { scenario, unit: '/s', measure: 'tracked, publish to ack' }
   const rows = [
     row({
-      ...{ ...endToEnd, measure: 'tracked, publish to ack', peer: 'Busbar untracked' },
-      ...{ peerValue: value('Busbar untracked'), target: 0.6 },
+      ...{ ...tracking, busbar: value('Busbar tracked, untracked'), peer: 'Busbar untracked' },
+      ...{ peerValue: value('Busbar tracked, untracked', 'otherPerSecond'), target: 0.6 },
     }),
     row({
       ...{ scenario, unit: '/s', measure: 'untracked, publish to ack', busbar: value('Busbar, two builds') },
       ...{ peer: 'a build without operations', peerValue: value('Busbar, two builds', 'otherPerSecond'), target: 0.97 },
     }),
     row({
-      ...{ ...endToEnd, measure: 'tracked, publish to ack', peer: 'BullMQ, results kept for a day' },
+      ...{ ...tracking, busbar: value('Busbar tracked'), peer: 'BullMQ, results kept for a day' },
       ...{ peerValue: value('BullMQ kept'), target: 3 },
     }),
     row({
@@ -54,18 +54,18 @@ const finished = (count) => ({
 /** @returns {import('../harness/contest.mjs').Contender[]} */
 function contenders({ plan }) {
   const times = { warmMs: plan.warmMs, measureMs: plan.measureMs }
-  const untracked = { name: 'Busbar untracked', workload: 'busbar-queue-end-to-end.mjs', options: times }
-  const tracking = { ...untracked, name: 'Busbar tracked', options: { ...times, definition: tracked } }
+  const byTurns = (name, those) => ({ name, workload: 'busbar-queue-by-turns.mjs', options: { ...times, those } })
   return [
     {
       ...{ name: 'BullMQ kept', workload: 'bullmq-end-to-end.mjs', options: { ...times, isKept: true } },
       floor: floors.bullmqAddAndProcess,
     },
-    ...[untracked, tracking, tracking, untracked],
     {
-      ...{ name: 'Busbar, two builds', workload: 'busbar-queue-two-builds.mjs' },
-      options: { ...times, other: buildWithoutOperations() },
+      ...{ name: 'Busbar tracked', workload: 'busbar-queue-end-to-end.mjs' },
+      options: { ...times, definition: tracked },
     },
+    byTurns('Busbar tracked, untracked', [{ definition: tracked }, {}]),
+    byTurns('Busbar, two builds', [{}, { build: buildWithoutOperations() }]),
     {
       ...{ name: 'Busbar of', workload: 'busbar-operations-of.mjs', latency: true },
       ...{ options: { many: plan.manyOperations, few }, fill: finished(plan.manyOperations) },

@@ -1,6 +1,6 @@
 /**
- * Busbar, publish to ack as in busbar-queue-end-to-end.mjs, by two builds that take turns of half a second in one process: they differ by less
- * than the machine does from one process to the next.
+ * Busbar, publish to ack as in busbar-queue-end-to-end.mjs, through two queues that take turns of half a second in one process: they differ by
+ * less than the machine does from one process to the next.
  */
 import { nothingLeft } from '../harness/flow.mjs'
 import { left } from '../harness/queue.mjs'
@@ -10,24 +10,26 @@ import { openQueue } from './busbar-queue-end-to-end.mjs'
 const width = 1_000
 const turnMs = 500
 
-/** @param {{ other: string, warmMs: number, measureMs: number }} options  other: the module of the other build */
-export async function open({ redis, other, warmMs, measureMs }) {
-  const own = { ...(await openQueue({ redis })), calls: 0 }
-  const others = { ...(await openQueue({ redis, build: other, namespace: 'other' })), calls: 0 }
+/** @param {{ those: { definition?: object, build?: string }[], warmMs: number, measureMs: number }} options  the two queues */
+export async function open({ redis, those, warmMs, measureMs }) {
+  const [own, other] = [
+    { ...(await openQueue({ redis, ...those[0] })), calls: 0 },
+    { ...(await openQueue({ redis, namespace: 'other', ...those[1] })), calls: 0 },
+  ]
   return {
     async work() {
-      for (const one of [own, others]) {
+      for (const one of [own, other]) {
         await flow(one, warmMs)
         Object.assign(one, { timedFrom: one.calls, seconds: 0 })
       }
       // In the order a b b a, so that who comes first gains nothing by it.
       for (let turn = 0; turn * turnMs < 2 * measureMs; turn += 1)
-        for (const one of turn % 2 === 0 ? [own, others] : [others, own]) await flow(one, turnMs)
+        for (const one of turn % 2 === 0 ? [own, other] : [other, own]) await flow(one, turnMs)
       const rate = ({ calls, timedFrom, seconds }) => (calls - timedFrom) / seconds
-      const problems = [own, others].flatMap(({ once, calls }) => once.problems(calls))
-      return { perSecond: rate(own), otherPerSecond: rate(others), problems }
+      const problems = [own, other].flatMap(({ once, calls }) => once.problems(calls))
+      return { perSecond: rate(own), otherPerSecond: rate(other), problems }
     },
-    close: () => Promise.all([own.bus.close(), others.bus.close()]),
+    close: () => Promise.all([own.bus.close(), other.bus.close()]),
   }
 }
 
