@@ -2,6 +2,8 @@
 import { nowUs, until } from './clock.mjs'
 
 const restMs = 90_000
+/** A queue with a rate is worked off no faster, however much has piled up while the machine was busy. */
+const mostMs = 600_000
 
 /** Nobody publishes or sends any more, and all that is there is worked off: then it is looked at. */
 export async function comeToRest(context, part) {
@@ -20,19 +22,23 @@ export async function comeToRest(context, part) {
   const wanted = expectedCounts(context)
   let last = ''
   let lastChange = nowUs()
+  let lastLeft = 0
+  let lastEnd = nowUs()
   const isOver = async () => {
     const all = await Promise.all([...queueNames, handQueue.name].map((name) => bus.queues.get(name)))
     const now = all.map((one) => one.in).join(' ')
     if (now !== last) lastChange = nowUs()
     last = now
-    const isEmpty = all.every(
-      ({ waiting, behind, later, held, parked }) => waiting + behind + later + held + parked === 0,
-    )
+    const left = all.reduce((sum, one) => sum + one.waiting + one.behind + one.later + one.held + one.parked, 0)
+    if (left < lastLeft) lastEnd = nowUs()
+    lastLeft = left
     const isAllThere = all.every(({ name, in: entered }) => entered >= wanted.get(name))
     // Redis may have taken a tail with it: the checker says whether it was one.
-    return isEmpty && (isAllThere || nowUs() - lastChange > 5_000_000)
+    return left === 0 && (isAllThere || nowUs() - lastChange > 5_000_000)
   }
-  if (!(await until(isOver, { timeoutMs: restMs, everyMs: 100 }))) stalled('not everything was worked off')
+  const isStuck = () => nowUs() - lastEnd > restMs * 1000
+  const ended = await until(async () => (await isOver()) || isStuck(), { timeoutMs: mostMs, everyMs: 100 })
+  if (!ended || isStuck()) stalled('not everything was worked off')
   for (const name of [...queueNames, handQueue.name]) {
     const { in: entered, out, expired, dropped, discarded, ...now } = await bus.queues.get(name)
     const { waiting, behind, later, held, parked, dead } = now
