@@ -12,6 +12,7 @@ const copy = `${root}node_modules/.cache/without-operations`
 export function buildWithoutOperations() {
   rmSync(copy, { recursive: true, force: true })
   for (const part of ['dist', 'package.json']) cpSync(`${root}${part}`, `${copy}/${part}`, { recursive: true })
-  for (const part of ['operations', 'operation-index']) writeFileSync(`${copy}/dist/lanes/${part}.part.lua`, '')
+  for (const part of ['operations', 'operation-index', 'operation-ends'])
+    writeFileSync(`${copy}/dist/lanes/${part}.part.lua`, '')
   return `${copy}/dist/index.js`
 }

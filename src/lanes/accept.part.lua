@@ -85,6 +85,8 @@ function acts.accept()
         if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, objects_of[i])) then
           line_up(lane, item, 0)
           if turn_of[lane] or gave[lane] then ready = ready + 1 end
+        elseif full then
+          leaves_line(lane)
         end
       end
     end

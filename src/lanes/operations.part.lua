@@ -5,12 +5,8 @@
 --   ops        hash  operation -> its record; an item's operation is its id, without "<queue>."
 --   opItems    hash  operation -> its item as it entered, with what is shown of its data
 --   opNotes    hash  operation -> "<progress>\30<line>\30…", what its handler has said
---   opsEnded   list  "<ms> <operation> <operation>…" in the order in which they ended
---   opCounts   hash  'total', or a minute since the epoch -> "<succeeded> <failed> <cancelled> <bucket>:<how many>…"; 'kept' -> how many
---                    are in opsEnded
 --   opCancels  hash  operation -> ms: someone wants it cancelled, and its item is still there
---   opsWake    channel on which those who wait for an end hear of it
--- and which operations an object has (operation-index.part.lua).
+-- and which operations an object has (operation-index.part.lua), and which have ended (operation-ends.part.lua).
 --
 -- A record: state, version, attempts begun, ms at which it last began and ended, packed; then "<worker> <token>\30<output or error>".
 --
@@ -28,12 +24,10 @@ local function track_operations()
   local base = sub(store, 1, -6)
   local ops, kept_items, notes, index = base .. 'ops', base .. 'opItems', base .. 'opNotes', index_operations(base)
   track.index = index
-  local ended_ones, marks, counts = base .. 'opsEnded', base .. 'opCancels', base .. 'opCounts'
+  local marks = base .. 'opCancels'
   local head_format, head_bytes = '>BI4I4I6I6', 21
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
-  local keep_ms, most_ended, most_input, minutes = 86400000, 1000000, 16384, 1440
-  -- Those that ended together are forgotten together, but not so many that a call which ends one of them takes long.
-  local most_together = 20
+  local most_input = 16384
 
   -- Id of an item -> the record of its operation, of those that are looked at one by one; false where there is none.
   local records = {}
@@ -45,10 +39,30 @@ local function track_operations()
   -- Operations that have ended; of these, those that are gone at once; those without an input.
   local ended, gone, dropped = {}, {}, {}
   local keeps_no_success = track_mode == 'failures'
-  local finished, took = {0, 0, 0}, {}
   local count_of_marks
-  -- Four to each doubling: percentiles are right to a tenth.
-  local per_bucket = 4 / math.log(2)
+
+  -- Takes away all that is kept of some.
+  local function remove(names)
+    local objects, lines = {}, {}
+    for i, item in ipairs(values_of(kept_items, names)) do
+      local object, line = '', ''
+      if item then object, line = index.place_of(item, names[i]) end
+      if object ~= '' then objects[#objects + 1], lines[#lines + 1] = object, line end
+    end
+    index.remove(objects, lines)
+    in_pieces('HDEL', ops, names)
+    in_pieces('HDEL', kept_items, names)
+    in_pieces('HDEL', notes, names)
+  end
+
+  -- 0 for those that have not, false for those that there are not.
+  local function when_ended(names)
+    local times = values_of(ops, names)
+    for i, record in ipairs(times) do times[i] = record and select(5, struct.unpack(head_format, record)) end
+    return times
+  end
+
+  local ends = end_operations(base, when_ended, remove)
 
   local function operation_of(id)
     local dot = find(id, '.', 1, true)
@@ -158,22 +172,14 @@ local function track_operations()
     return packed(state, version + 1, attempts, began, now, worker, '-', ''), before == running and began
   end
 
-  local function count_end(state, began, times)
-    finished[state - running] = finished[state - running] + times
-    if not began then return end
-    -- Not above 0 it is 0, and not -0, which is another text.
-    local bucket = math.max(0, math.ceil(per_bucket * math.log(math.max(1, now - began)) - 0.000001))
-    took[bucket] = (took[bucket] or 0) + times
-  end
-
-  local function ends(id, state, result)
+  local function end_one(id, state, result)
     local record, name = record_of(id)
     if not record then return end
     local after, began = end_of(record, state)
     if not after then return end
     becomes(id, name, after .. (result or ''))
     ended[#ended + 1] = name
-    count_end(state, began, 1)
+    ends.count(state - running, began, 1)
   end
 
   local function back_in_line(id, more_attempts, reason)
@@ -266,7 +272,7 @@ local function track_operations()
       end
     end
     count_of_written = at
-    for record, n in pairs(times) do count_end(succeeded, began_at[record], n) end
+    for record, n in pairs(times) do ends.count(succeeded - running, began_at[record], n) end
   end
 
   -- Taken for good: begun and done in one step.
@@ -275,13 +281,13 @@ local function track_operations()
     track.done(ids, {})
   end
 
-  function track.fails(id, reason) ends(id, failed, reason) end
+  function track.fails(id, reason) end_one(id, failed, reason) end
   -- To have memory again: its input goes with it.
   function track.drops(id, reason)
     dropped[#dropped + 1] = operation_of(id)
-    ends(id, failed, reason)
+    end_one(id, failed, reason)
   end
-  function track.cancels(id, reason) ends(id, cancelled, reason) end
+  function track.cancels(id, reason) end_one(id, cancelled, reason) end
   -- Its attempt is over, and it is to be tried again.
   function track.retries(id, reason) back_in_line(id, 0, reason) end
   -- As if it had never begun.
@@ -311,7 +317,7 @@ local function track_operations()
     local record, name = record_of(id)
     if not record then return nil end
     local state, _, _, _, ended_at, _, token = unpacked(record)
-    if state >= succeeded and ended_at + keep_ms <= now then return nil end
+    if state >= succeeded and ends.is_over(ended_at) then return nil end
     return state, token, name
   end
 
@@ -366,19 +372,6 @@ local function track_operations()
     track.cancels(id)
   end
 
-  local function removes(names)
-    local objects, lines = {}, {}
-    for i, item in ipairs(values_of(kept_items, names)) do
-      local object, line = '', ''
-      if item then object, line = index.place_of(item, names[i]) end
-      if object ~= '' then objects[#objects + 1], lines[#lines + 1] = object, line end
-    end
-    index.remove(objects, lines)
-    in_pieces('HDEL', ops, names)
-    in_pieces('HDEL', kept_items, names)
-    in_pieces('HDEL', notes, names)
-  end
-
   -- Nothing of it is kept but counts: no record, and nothing that is still to be cancelled.
   function track.is_empty() return redis.call('HLEN', ops) + redis.call('HLEN', marks) == 0 end
 
@@ -387,100 +380,15 @@ local function track_operations()
     if track_mode == 'ending' and track.is_empty() then redis.call('HDEL', store, 'track') end
   end
 
-  -- 0: it has not.
-  local function when_ended(record) return (select(5, struct.unpack(head_format, record))) end
-
-  -- The oldest of those that have ended, so many or a few more, up to those that stay. Answers them, when they ended, and how many pieces of the
-  -- list they are.
-  local function oldest_ended(most, stays)
-    local names, times, pieces, is_enough = {}, {}, 0, false
-    while not is_enough do
-      local page = redis.call('LRANGE', ended_ones, pieces, pieces + math.min(most, 50) - 1)
-      is_enough = #page == 0
-      for _, together in ipairs(page) do
-        local ms = tonumber(match(together, '^%d+'))
-        is_enough = #names >= most or stays(ms, #names)
-        if is_enough then break end
-        pieces = pieces + 1
-        for name in string.gmatch(together, ' (%S+)') do names[#names + 1], times[#times + 1] = name, ms end
-      end
-    end
-    return names, times, pieces
-  end
-
-  -- Those of them whose time is over, or any. Answers how many.
-  local function forget(most, any)
-    local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
-    local function stays(ms, before) return not any and kept - before <= most_ended and ms + keep_ms > now end
-    if not first or stays(tonumber(match(first, '^%d+')), 0) then return 0 end
-    local names, times, pieces = oldest_ended(most, stays)
-    local forgotten = {}
-    for i, record in ipairs(values_of(ops, names)) do
-      -- One that began anew is not over, or ended again later.
-      if record and when_ended(record) == times[i] then forgotten[#forgotten + 1] = names[i] end
-    end
-    removes(forgotten)
-    redis.call('LTRIM', ended_ones, pieces, -1)
-    redis.call('HINCRBY', counts, 'kept', -#names)
-    return #names
-  end
-
   -- Those whose time is over, so many or a few more. Answers whether there are more.
   function track.sweep(most)
-    local over = forget(most, false)
+    local over = ends.forget(most, false)
     stop_tracking()
     return over >= most
   end
 
   -- Whenever they ended. Answers how many.
-  function track.forget(most) return forget(most, true) end
-
-  local function added(text, more)
-    local all, buckets = {0, 0, 0}, {}
-    if text then
-      all[1], all[2], all[3] = match(text, '^(%d+) (%d+) (%d+)')
-      for bucket, n in string.gmatch(text, '(%d+):(%d+)') do buckets[bucket] = tonumber(n) end
-    end
-    local words = {}
-    for i = 1, 3 do words[i] = format('%.0f', all[i] + finished[i]) end
-    if more then
-      for bucket, n in pairs(took) do
-        local name = format('%.0f', bucket)
-        buckets[name] = (buckets[name] or 0) + n
-      end
-      for bucket, n in pairs(buckets) do words[#words + 1] = bucket .. ':' .. format('%.0f', n) end
-    end
-    return table.concat(words, ' ')
-  end
-
-  -- So many of those that have ended are kept.
-  local function count_ends(more)
-    local minute = format('%.0f', math.floor(now / 60000))
-    local before = redis.call('HMGET', counts, 'total', minute, 'kept')
-    redis.call('HSET', counts, 'total', added(before[1], false), minute, added(before[2], true), 'kept', format('%.0f', (before[3] or 0) + more))
-    if before[2] or redis.call('HLEN', counts) <= minutes + 2 then return end
-    for _, field in ipairs(redis.call('HKEYS', counts)) do
-      if (tonumber(field) or math.huge) <= now / 60000 - minutes then redis.call('HDEL', counts, field) end
-    end
-  end
-
-  local function tell_of_ends()
-    local kept, out, over = ended, {}, {}
-    if next(gone) then
-      kept = {}
-      for _, name in ipairs(ended) do
-        local list = gone[name] and out or kept
-        list[#list + 1] = name
-      end
-    end
-    for from = 1, #kept, most_together do
-      over[#over + 1] = format('%.0f ', now) .. table.concat(kept, ' ', from, math.min(from + most_together - 1, #kept))
-    end
-    in_pieces('RPUSH', ended_ones, over)
-    removes(out)
-    count_ends(#kept)
-    redis.call('PUBLISH', base .. 'opsWake', table.concat(ended, ' '))
-  end
+  function track.forget(most) return ends.forget(most, true) end
 
   local function drop_inputs()
     local kept = {}
@@ -494,10 +402,10 @@ local function track_operations()
     write_records()
     if changes == 0 then return end
     if #dropped > 0 then drop_inputs() end
-    if #ended > 0 then tell_of_ends() end
+    if #ended > 0 then ends.save(ended, gone) end
     -- Twice as many as this call can add, so that it never grows by what is over.
     track.sweep(math.min(1000, 2 + changes))
-    changes, ended, gone, dropped, finished, took = 0, {}, {}, {}, {0, 0, 0}, {}
+    changes, ended, gone, dropped = 0, {}, {}, {}
   end
 
   save_operations = track.save

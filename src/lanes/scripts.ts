@@ -50,6 +50,7 @@ const parts = {
   around: [new URL('./store.part.lua', import.meta.url)],
   within: [
     new URL('./operation-index.part.lua', import.meta.url),
+    new URL('./operation-ends.part.lua', import.meta.url),
     new URL('./operations.part.lua', import.meta.url),
     new URL('./items.part.lua', import.meta.url),
     new URL('./order.part.lua', import.meta.url),

@@ -155,6 +155,13 @@ local function enters(lane)
   end
 end
 
+-- Nothing waits in a lane any more: what comes to it in this call is behind all others, as if it came in the next.
+local function leaves_line(lane)
+  if waits_in(lane) > 0 then return end
+  if gave[lane] then redis.call('ZREM', turns, name_of[lane]) end
+  gave[lane], turn_of[lane], credit_of[lane] = false, false, 0
+end
+
 -- Of any number of names.
 local function load_all(names)
   for from = 1, #names, 1000 do load_lanes({unpack(names, from, math.min(from + 999, #names))}) end

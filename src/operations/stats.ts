@@ -1,4 +1,4 @@
-/** How many operations of a queue ended how, per minute, and how long they took: operations.part.lua counts them. */
+/** How many operations of a queue ended how, per minute, and how long they took: operation-ends.part.lua counts them. */
 
 export interface OperationCounts {
   succeeded: number

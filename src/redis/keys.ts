@@ -78,7 +78,7 @@ export interface TriggerKeys {
   readonly triggerSecrets: string
 }
 
-/** What is known of the operations of a tracked queue, in the slot of its store: operations.part.lua makes the same names of its key. */
+/** What is known of the operations of a tracked queue, in the slot of its store: operations.part.lua and its neighbours name them too. */
 export interface OperationKeys {
   readonly ops: string
   readonly opItems: string

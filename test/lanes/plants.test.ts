@@ -15,7 +15,7 @@ const skips: Partial<Definition> = { way: { ordered: true, parks: false } }
 const parks: Partial<Definition> = { way: { ordered: true, parks: true } }
 
 const ofOperations: Bug[] = [
-  ['an end is counted twice', 'finished[state - running] + times', 'finished[state - running] + 2 * times'],
+  ['an end is counted twice', 'finished[way] + times', 'finished[way] + 2 * times'],
   ['one that has ended ends again', 'if before >= succeeded then return false end', ''],
   [
     'what was cancelled is given',

@@ -13,7 +13,7 @@ import {
 } from '../../src/lanes/acts.ts'
 import { readItem, routedItem } from '../../src/lanes/item.ts'
 import { runScript } from '../../src/redis/script.ts'
-import { definition } from './steps.ts'
+import { type Definition, definition } from './steps.ts'
 import { storedIn, type TestStore, testStore } from './store.ts'
 
 const lane = fc.constantFrom('a', 'b', 'c')
@@ -42,6 +42,8 @@ const calls = fc.array(
   { minLength: 3, maxLength: 12 },
 )
 type Asked = typeof calls extends fc.Arbitrary<(infer One)[]> ? One : never
+
+const comes = (...lanes: ('a' | 'b' | 'c')[]): Asked['accepts'][number] => ({ do: 'accept', partition: 0, lanes })
 
 /** Turns what is asked into acts, the same for the same answers before. */
 class Asking {
@@ -104,6 +106,18 @@ async function leftIn(store: TestStore) {
   return { ...rest, lanes, store: Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== '0')) }
 }
 
+/** What came last drops what waited, and lies behind one that is held: its lane has nothing to give until that one comes back, behind the lane b. */
+const emptiedForAnInstant: [Asked[], Definition] = [
+  [
+    { ms: 0, settles: [], accepts: [comes('a')], claims: [] },
+    { ms: 0, settles: [], accepts: [], claims: [{ do: 'claim', n: 1, idle: false }] },
+    { ms: 60, settles: [], accepts: [comes('a', 'a', 'a', 'a')], claims: [] },
+    { ms: 0, settles: [], accepts: [comes('a')], claims: [] },
+    { ms: 60, settles: [], accepts: [comes('a'), comes('b')], claims: [{ do: 'claim', n: 0, idle: false }] },
+  ],
+  { way: { ordered: true, parks: false }, limits: { maxShare: 0.2, backlog: 4, overflow: 'drop-oldest' } },
+]
+
 test('settlements, events and claims in one call answer and leave what they do one by one', async () => {
   await fc.assert(
     fc.asyncProperty(calls, definition, async (asked, { way, limits: { ratePerTenant: _, ...limits } }) => {
@@ -122,8 +136,8 @@ test('settlements, events and claims in one call answer and leave what they do o
         expect(await leftIn(together)).toEqual(await leftIn(alone))
       }
     }),
-    // The same every time. Seed -966009683 shows a difference that is open: drop-oldest in an ordered queue with a share, two accepts in one call.
-    { numRuns: 100, seed: 7 },
+    // The same every time.
+    { numRuns: 100, seed: 7, examples: [emptiedForAnInstant] },
   )
 }, 60_000)
 
