@@ -87,10 +87,10 @@ function settle(args, reply) {
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
       // Done is an ack with an output.
       const said = isWhole || outcome === 'done' ? 'ack' : outcome
-      const id = isWhole ? givenTo.get(token)[i] : args[at + 3 + i * step]
+      const id = isWhole ? givenTo.get(token)[i] : args[at + 4 + i * step]
       facts.push(['settled', { token, id, outcome: said, word }])
     }
-    at += 3 + Number(size) * step
+    at += 4 + Number(size) * step
   }
   return facts
 }

@@ -84,7 +84,7 @@ const sizes = {
 
 function sizeOfSettle(words) {
   let at = 1
-  for (let groups = Number(words[0]); groups > 0; groups -= 1) at += 3 + Number(words[at + 2]) * valuesOf[words[at + 1]]
+  for (let groups = Number(words[0]); groups > 0; groups -= 1) at += 4 + Number(words[at + 2]) * valuesOf[words[at + 1]]
   return at
 }
 

@@ -35,9 +35,9 @@ function settle(words, reply) {
     for (let i = 0; i < Number(size); i += 1) {
       place += 1
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
-      facts.push(['settled', { token, id: words[at + 3 + i * step], outcome, word }])
+      facts.push(['settled', { token, id: words[at + 4 + i * step], outcome, word }])
     }
-    at += 3 + Number(size) * step
+    at += 4 + Number(size) * step
   }
   return facts
 }

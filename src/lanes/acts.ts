@@ -66,14 +66,20 @@ type RawClaim =
   | ['replaced']
   | ['gone']
 
+/** What a tracked queue may keep. */
+interface LookedThrough {
+  /** For which list of what is never shown (Redactor.list). */
+  list?: string
+}
+
 /** What became of one held item. */
 export type Outcome =
   | { kind: 'ack' }
   /** The same of a tracked queue; its output is JSON, or ''. */
-  | { kind: 'done'; output: string }
+  | ({ kind: 'done'; output: string } & LookedThrough)
   | { kind: 'back' }
-  | { kind: 'retry'; afterMs: number; reason: string }
-  | { kind: 'dead'; reason: string }
+  | ({ kind: 'retry'; afterMs: number; reason: string } & LookedThrough)
+  | ({ kind: 'dead'; reason: string } & LookedThrough)
   | { kind: 'throttle'; forMs: number }
 
 export interface Settlement {
@@ -88,7 +94,7 @@ export interface Settlement {
 /** Places in `settlements` of those that were not held under their tokens any more. */
 export type SettleReply = { kind: 'settled'; stale: readonly number[] } | { kind: 'gone' }
 
-/** Those of one token and kind that are one behind the other make a group: they are named once. */
+/** Those of one token, kind and list that are one behind the other make a group: these are named once. */
 function settleWords(settlements: readonly Settlement[]): WrittenArgs {
   let groups = 0
   let text = ''
@@ -99,10 +105,10 @@ function settleWords(settlements: readonly Settlement[]): WrittenArgs {
     const { token, outcome, of } = settlements[from]!
     const outputs = of === size ? outputsOf(settlements, from, till) : undefined
     const kind = !outputs ? outcome.kind : outputs.length > 0 ? 'outputs' : 'all'
-    text += writeArg(token) + writeArg(kind) + writeArg(size)
+    text += writeArg(token) + writeArg(kind) + writeArg(size) + writeArg(listOf(outcome))
     if (outputs) for (const output of outputs) text += writeArg(output)
     else for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
-    count += 3 + (outputs ? outputs.length : size * wordsOf[outcome.kind])
+    count += 4 + (outputs ? outputs.length : size * wordsOf[outcome.kind])
     groups += 1
     from = till
   }
@@ -124,11 +130,16 @@ function outputsOf(settlements: readonly Settlement[], from: number, till: numbe
   return bytes > 0 ? outputs : []
 }
 
+const listOf = (outcome: Outcome): string => ('list' in outcome && outcome.list) || ''
+
 function endOfGroup(settlements: readonly Settlement[], from: number): number {
   const { token, outcome } = settlements[from]!
-  let till = from + 1
-  while (settlements[till]?.token === token && settlements[till]!.outcome.kind === outcome.kind) till += 1
-  return till
+  const list = listOf(outcome)
+  for (let till = from + 1; till < settlements.length; till += 1) {
+    const next = settlements[till]!
+    if (next.token !== token || next.outcome.kind !== outcome.kind || listOf(next.outcome) !== list) return till
+  }
+  return settlements.length
 }
 
 /** How many words one is. */

@@ -39,17 +39,16 @@ export class OperationJudge {
     this.#queue = queue
   }
 
-  /** {operation, state, queued, began, ended, whether it stands in its index: 1, 0 or - without a key, whether it is to be cancelled} */
-  takeOperation([name, state, queued, began, ended, indexed, marked]: readonly string[]): void {
+  /** {operation, state, began, ended, whether it stands in its index: 1, 0 or - without a key, whether it is to be cancelled} */
+  takeOperation([name, state, began, ended, indexed, marked]: readonly string[]): void {
     const suspect = (check: FsckCheck, problem: string) => this.#suspect(this.#local, check, name!, problem)
     const its = operationStates[Number(state) - 1]
     if (its === undefined) return suspect('operations', 'its record cannot be read')
-    const [queuedMs, beganMs, endedMs] = [Number(queued), Number(began), Number(ended)]
+    const [beganMs, endedMs] = [Number(began), Number(ended)]
     this.#operations.set(name!, { state: its, endedMs, isMarked: marked === '1' })
     const hasEnded = its !== 'queued' && its !== 'running'
     if (hasEnded !== endedMs > 0) suspect('operations', `it is ${its}, and ended at ${endedMs}`)
-    if ((beganMs > 0 && beganMs < queuedMs) || (hasEnded && endedMs < Math.max(queuedMs, beganMs)))
-      suspect('operations', `it was queued at ${queuedMs}, began at ${beganMs} and ended at ${endedMs}`)
+    if (hasEnded && endedMs < beganMs) suspect('operations', `it began at ${beganMs} and ended at ${endedMs}`)
     if (indexed === '0') suspect('operation-index', 'it does not stand in the index of its object')
   }
 

@@ -18,7 +18,7 @@
 --   'deadOrder'   {id}: of no letter
 --   'remembered'  {field}: never forgotten
 --   'forget'      {field}: of nothing that is remembered
---   'ops'         {operation, state, when it was queued, began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
+--   'ops'         {operation, state, when it began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
 --                 cancelled: 1 or 0}; {operation} when its record cannot be read
 --   'opsEnded'    {place, "<ms> <operation>…"}
 --   'opNotes', 'opItems'  {operation}: of no record
@@ -191,12 +191,12 @@ end
 
 local function operation_row(name, record)
   local item, object, line = place_in_index(name)
-  local queued = match(item or '', '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n[^\n]*\n')
-  if not queued or not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
+  local is_item = match(item or '', '^%S+ %d+ %S+ %d+ %d+ %d+ [^\n]*\n[^\n]*\n')
+  if not is_item or not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
   local state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record)
   local mark = redis.call('HEXISTS', base .. 'opCancels', name)
   local indexed = object ~= '' and (track.index.has(object, line) and '1' or '0') or '-'
-  local row = numbers(state, queued, began, ended)
+  local row = numbers(state, began, ended)
   insert(row, 1, name)
   insert(row, indexed)
   insert(row, tostring(mark))

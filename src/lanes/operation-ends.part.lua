@@ -11,6 +11,8 @@ local function end_operations(base, when_ended, remove)
   local match = string.match
   local ended_ones, counts = base .. 'opsEnded', base .. 'opCounts'
   local keep_ms, most_ended, minutes = 86400000, 1000000, 1440
+  -- Whoever waits for an end looks once a second.
+  local seen_ms = 5000
   -- Those that ended together are forgotten together, but not so many that a call which ends one of them takes long.
   local most_together = 20
   -- Four to each doubling: percentiles are right to a tenth.
@@ -49,10 +51,13 @@ local function end_operations(base, when_ended, remove)
     return names, times, pieces
   end
 
-  -- Those whose time is over, or any, so many or a few more. Answers how many.
+  -- Those whose time is over, or any that those who wait have seen, so many or a few more. Answers how many.
   function ends.forget(most, any)
     local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
-    local function stays(ms, before) return not any and kept - before <= most_ended and not ends.is_over(ms) end
+    local function stays(ms, before)
+      if any then return ms + seen_ms > now end
+      return kept - before <= most_ended and not ends.is_over(ms)
+    end
     if not first or stays(tonumber(match(first, '^%d+')), 0) then return 0 end
     local names, times, pieces = oldest(most, stays)
     local forgotten = {}
@@ -91,9 +96,10 @@ local function end_operations(base, when_ended, remove)
     local before = redis.call('HMGET', counts, 'total', minute, 'kept')
     redis.call('HSET', counts, 'total', added(before[1], false), minute, added(before[2], true), 'kept', format('%.0f', (before[3] or 0) + more))
     finished, took = {0, 0, 0}, {}
-    if before[2] or redis.call('HLEN', counts) <= minutes + 2 then return end
+    -- Of a day, the minute that is not over, and the two others.
+    if before[2] or redis.call('HLEN', counts) <= minutes + 3 then return end
     for _, field in ipairs(redis.call('HKEYS', counts)) do
-      if (tonumber(field) or math.huge) <= now / 60000 - minutes then redis.call('HDEL', counts, field) end
+      if (tonumber(field) or math.huge) < minute - minutes then redis.call('HDEL', counts, field) end
     end
   end
 

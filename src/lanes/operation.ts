@@ -2,14 +2,14 @@
 
 import { keyOf } from '../envelope.ts'
 
-/** How a queue is tracked. `hides`: some fields are not to be shown, so what was not looked through is not. */
+/** How a queue is tracked. `hides`: the list of what is not to be shown (Redactor.list); what was not looked through for it is not kept. */
 export interface Track {
   mode: 'all' | 'failures'
-  hides: boolean
+  hides: string
 }
 
 /** '' when it is not. */
-export const trackWords = (track: Track | undefined): string => (track ? `${track.mode} ${track.hides ? 1 : 0}` : '')
+export const trackWords = (track: Track | undefined): string => (track ? `${track.mode} ${track.hides}` : '')
 
 /** In the order of their numbers in a record, from 1 on. */
 export const operationStates = ['queued', 'running', 'succeeded', 'failed', 'cancelled'] as const

@@ -13,10 +13,11 @@
 -- What stays of an operation is written once, when it enters. Those that are claimed or done together mostly have the same record, so what
 -- becomes of it is worked out once for all of them: texts are looked up, not taken apart.
 --
+-- track_hides: the list of what is never shown (redact.ts), '0' for nothing.
 -- track_mode: 'all'; 'failures', of those that succeed only counts are kept; 'ending', it is not tracked any more, and what has a record ends.
 
 local track_mode, track_hides
-if tracking then track_mode, track_hides = string.match(tracking, '^(%a+) (%d)$') end
+if tracking then track_mode, track_hides = string.match(tracking, '^(%a+) (%S+)$') end
 
 local function track_operations()
   track = {}
@@ -39,6 +40,10 @@ local function track_operations()
   -- Operations that have ended; of these, those that are gone at once; those without an input.
   local ended, gone, dropped = {}, {}, {}
   local keeps_no_success = track_mode == 'failures'
+  -- Items of which something was said that is not kept.
+  local withheld = {}
+  local withheld_output = '{"omitted":"output that was not looked through for what this queue never shows"}'
+  local withheld_reason = 'not kept: it was not looked through for what this queue never shows'
   local count_of_marks
 
   -- Takes away all that is kept of some.
@@ -91,7 +96,7 @@ local function track_operations()
   local function shown(item)
     local instead = said and said[match(item, '^%S+')]
     if instead then return without_data(item) .. instead end
-    if not said and track_hides == '1' then return without_data(item) end
+    if not said and track_hides ~= '0' then return without_data(item) end
     if #item <= most_input then return item end
     local rest = without_data(item)
     return #item - #rest <= most_input and item or rest
@@ -177,7 +182,7 @@ local function track_operations()
     if not record then return end
     local after, began = end_of(record, state)
     if not after then return end
-    becomes(id, name, after .. (result or ''))
+    becomes(id, name, after .. (withheld[id] and withheld_reason or result or ''))
     ended[#ended + 1] = name
     ends.count(state - running, began, 1)
   end
@@ -189,7 +194,7 @@ local function track_operations()
     if state ~= running then return end
     attempts = attempts + more_attempts
     if attempts == 0 then began, worker = 0, '-' end
-    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', reason or result))
+    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', withheld[id] and withheld_reason or reason or result))
   end
 
   function track.inputs(inputs, at)
@@ -249,6 +254,17 @@ local function track_operations()
     return operations_of(lease.ids), found
   end
 
+  -- Whether what was looked through for this list may be kept.
+  function track.keeps(list) return track_hides == '0' or list == track_hides end
+
+  -- What is said of these items is not kept: by a process that knows another definition.
+  function track.withhold(ids, outputs)
+    for i = 1, #ids do
+      withheld[ids[i]] = true
+      if outputs[i] and outputs[i] ~= '' then outputs[i] = withheld_output end
+    end
+  end
+
   -- Items are done, of a lease or taken for good: with these outputs, where there are some. `lease`: they are all that it was given.
   function track.done(ids, outputs, lease)
     local names, found
@@ -296,9 +312,16 @@ local function track_operations()
   -- A person wants it to be tried anew.
   function track.begins_anew(id, item)
     local record, name = record_of(id)
-    record = record or enters_late(item)
-    if not record then return end
-    local state, version = unpacked(record)
+    local state, version, _, ended_at
+    if record then state, version, _, _, ended_at = unpacked(record) end
+    -- One that nobody knows any more is another from now on, with a place in the index.
+    local is_over = state == failed and ends.is_over(ended_at)
+    if is_over then remove({name}) end
+    if is_over or not record then
+      enters_late(item)
+      records[id] = nil
+      return
+    end
     if state ~= failed then return end
     becomes(id, name, packed(queued, version + 1, 0, 0, 0, '-', '-', ''))
     redis.call('HDEL', notes, name)

@@ -22,7 +22,8 @@ for _, name in ipairs(names) do
 end
 for _, token in ipairs(tokens) do redis.call('UNLINK', held_prefix .. token) end
 if #tokens > 0 then redis.call('ZREM', leases, unpack(tokens)) end
-if #names > 0 or #tokens > 0 then return {'more'} end
+-- What is left is what make.lua knows an unfinished removal by.
+if redis.call('EXISTS', lanes, leases) > 0 then return {'more'} end
 
 local base = sub(store, 1, -6)
 redis.call('UNLINK', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle,

@@ -305,6 +305,8 @@ export const cancelScript = defineScript({
 export interface NoteInput extends StoreInput {
   token: string
   id: string
+  /** For which it was looked through (Redactor.list). */
+  list: string
   /** JSON; '' for none. */
   progress: string
   lines: readonly string[]
@@ -314,7 +316,7 @@ export const noteScript = defineScript({
   file: new URL('./note.lua', import.meta.url),
   parts,
   keys: (input: NoteInput) => storeKeys(input),
-  args: (input) => [...storeArgs(input), input.token, input.id, input.progress, ...input.lines],
+  args: (input) => [...storeArgs(input), input.token, input.id, input.list, input.progress, ...input.lines],
   reply: ([kind]: ['noted' | 'stale' | 'gone']) => kind,
 })
 

@@ -1,6 +1,7 @@
 -- Act: say what became of held items. Whoever does not hold an item any more changes nothing.
 --
--- Words  groups  how many follow, each: token, outcome, how many, then the items' ids with what the outcome needs:
+-- Words  groups  how many follow, each: token, outcome, how many, of a tracked queue the list for which outputs and reasons were looked through
+--                (redact.ts), then the items' ids with what the outcome needs:
 --                'ack'                    done: id
 --                'all'                    so many, all that the lease holds, are done: nothing more
 --                'outputs'                the same of a tracked queue: output, in the order in which they were given
@@ -93,13 +94,14 @@ function acts.settle()
   end
 
   -- All of a lease is done. One that holds less has lapsed: what is left of it is about to be given again. Answers how many wait at once.
-  local function settle_whole(lease, size, place, stale, outputs)
+  local function settle_whole(lease, size, place, stale, outputs, keeps)
     if not lease or lease.size ~= size or lease.left ~= size then
       for n = 1, size do stale[#stale + 1] = place + n end
       return 0
     end
     local names, ids, keys = lease.names, lease.ids, lease.keys
     load_all(names)
+    if not keeps then track.withhold(ids, outputs) end
     if track then track.done(ids, outputs, lease) end
     for i = 1, size do
       local lane = loaded[names[i]]
@@ -117,17 +119,19 @@ function acts.settle()
   -- Answers where the next group is, and how many items wait at once.
   local function settle_group(at, place, stale, back)
     local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
-    local step, done, ready = words_of[outcome], {}, 0
-    if outcome == 'all' then return at + 3, place + size, settle_whole(lease, size, place, stale, {}) end
+    local step, from, done, ready = words_of[outcome], at + 4, {}, 0
+    local after, place_after, keeps = from + size * step, place + size, not track or track.keeps(argv[at + 3])
+    if outcome == 'all' then return after, place_after, settle_whole(lease, size, place, stale, {}, true) end
     if outcome == 'outputs' then
-      return at + 3 + size, place + size, settle_whole(lease, size, place, stale, {unpack(argv, at + 3, at + 2 + size)})
+      return after, place_after, settle_whole(lease, size, place, stale, {unpack(argv, from, after - 1)}, keeps)
     end
     local is_done = outcome == 'ack' or outcome == 'done'
-    local said_at, of_lease, names = spoken_of(lease, at + 3, size, step, place, stale)
+    local said_at, of_lease, names = spoken_of(lease, from, size, step, place, stale)
     load_all(names)
     if track then
       local ids, outputs = {}, {}
-      for n = 1, #names do ids[n], outputs[n] = argv[said_at[n]], step == 2 and argv[said_at[n] + 1] end
+      for n = 1, #names do ids[n], outputs[n] = argv[said_at[n]], outcome == 'done' and argv[said_at[n] + 1] end
+      if not keeps then track.withhold(ids, outputs) end
       if is_done then track.done(ids, outputs) else track.load(ids) end
     end
     for n = 1, #names do
@@ -148,7 +152,7 @@ function acts.settle()
     count('held', -#names)
     -- Others may hold more now.
     if limits then ready = ready + #names end
-    return at + 3 + size * step, place + size, ready
+    return after, place_after, ready
   end
 
   return function(at)
@@ -160,7 +164,7 @@ function acts.settle()
         next_at, place, of_group = settle_group(next_at, place, stale, back)
         ready = ready + of_group
       else
-        next_at = next_at + 3 + argv[next_at + 2] * words_of[argv[next_at + 1]]
+        next_at = next_at + 4 + argv[next_at + 2] * words_of[argv[next_at + 1]]
       end
     end
     if not revision then return {'gone'}, next_at, 0 end

@@ -5,6 +5,7 @@
  * behind the name and a sign (`token=…`, `"token": …`) goes: a text in quotes, all that is in brackets, a word; of headers that have several
  * words the rest of the line. What is not closed goes up to the end. Nothing else is touched: what has no such name stays the bytes it is.
  */
+import { createHash } from 'node:crypto'
 import { operationLimits } from '../lanes/operation.ts'
 
 export const defaultSecrets: readonly string[] = [
@@ -13,6 +14,8 @@ export const defaultSecrets: readonly string[] = [
 ]
 
 export interface Redactor {
+  /** A short name of the list: the same for the same names, '0' for none. */
+  readonly list: string
   /** Of an item's data, JSON: the same text when there is nothing to hide and it is not too large. */
   input(json: string): string
   /** Of what a handler returned: JSON, '' for nothing. */
@@ -22,6 +25,8 @@ export interface Redactor {
 }
 
 const redacted = '[redacted]'
+// To look through what is nested takes a call within a call, and there is an end to that.
+export const mostLevels = 500
 const omitted = (what: string): string => JSON.stringify({ omitted: what })
 
 const plain = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '')
@@ -84,9 +89,11 @@ function createRedactor(names: readonly string[]): Redactor {
   }
   const fitting = (written: string, what: string, most: number): string => {
     const bytes = written.length * 3 > most ? Buffer.byteLength(written) : 0
-    return bytes > most ? omitted(`${what} of ${bytes} bytes; at most ${most} are kept`) : json(written)
+    if (bytes > most) return omitted(`${what} of ${bytes} bytes; at most ${most} are kept`)
+    return isDeep(written) ? omitted(`${what} that is nested more than ${mostLevels} levels deep`) : json(written)
   }
   return {
+    list: isEmpty ? '0' : listName(secrets),
     input: (written) => fitting(written, 'input', operationLimits.inputBytes),
     output: (returned) => {
       const written = writtenOf(returned)
@@ -94,6 +101,26 @@ function createRedactor(names: readonly string[]): Redactor {
     },
     text,
   }
+}
+
+const listName = (secrets: ReadonlySet<string>): string =>
+  createHash('sha256')
+    .update([...secrets].sort().join(' '))
+    .digest('base64url')
+    .slice(0, 8)
+
+/** Whether JSON is nested more than `mostLevels` deep. */
+export function isDeep(json: string): boolean {
+  if (json.length <= 2 * mostLevels) return false
+  let level = 0
+  for (let i = 0; i < json.length; i += 1) {
+    const sign = json[i]
+    if (sign === '"') i = quoteEnd(json, i)! - 1
+    else if (sign === '[' || sign === '{') level += 1
+    else if (sign === ']' || sign === '}') level -= 1
+    if (level > mostLevels) return true
+  }
+  return false
 }
 
 /** What was done is done, also when its answer cannot be written. */

@@ -57,13 +57,19 @@ const added = (a: Counted, b: Counted): Counted => ({
   took: [...b.took].reduce((all, [bucket, n]) => all.set(bucket, (all.get(bucket) ?? 0) + n), new Map(a.took)),
 })
 
-/** The middle of the bucket in which the percentile falls. */
+/** The middle of a bucket: of the whole numbers in it. */
+function middleOf(bucket: number): number {
+  const [least, most] = [Math.floor(2 ** ((bucket - 1) / 4)) + 1, Math.floor(2 ** (bucket / 4) + 1e-6)]
+  return Number(Math.sqrt(least * most).toPrecision(3))
+}
+
+/** That of the bucket in which the percentile falls. */
 function percentile(took: ReadonlyMap<number, number>, share: number): number | null {
   const all = [...took.values()].reduce((sum, n) => sum + n, 0)
   let left = Math.ceil(all * share)
   for (const [bucket, n] of [...took].sort(([a], [b]) => a - b)) {
     left -= n
-    if (left <= 0) return Math.round(2 ** (Math.max(0, bucket - 0.5) / 4))
+    if (left <= 0) return middleOf(bucket)
   }
   return null
 }

@@ -19,7 +19,7 @@ import { defineScript, runScript } from '../redis/script.ts'
 import type { Subscriptions } from '../route/subscriptions.ts'
 import type { Clock, Randomness } from '../runtime/clock.ts'
 import { checkKnown } from '../unknown-name.ts'
-import { defaultSecrets, redactorOf } from './redact.ts'
+import { defaultSecrets, isDeep, mostLevels, redactorOf } from './redact.ts'
 
 export interface TriggerOptions {
   /** One with `track: true`: what is started can be followed to its end. */
@@ -199,7 +199,9 @@ async function checkTrigger({ subscriptions }: TriggersGround, name: string, opt
     tenant: checkTenant(tenant),
     ...(key === undefined ? {} : { key: checkText('key', key, limits.keyBytes) }),
   }
-  return JSON.stringify({ ...its, data: JSON.parse(writeJson(data)) })
+  const written = writeJson(data)
+  if (isDeep(written)) throw invalid('data', undefined, `must be nested at most ${mostLevels} levels deep`)
+  return JSON.stringify({ ...its, data: JSON.parse(written) })
 }
 
 function readTrigger(name: string, text: string): TriggerFacts {

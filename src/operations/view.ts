@@ -221,10 +221,10 @@ function readCursor(cursor: string): Cursor {
   return { queuedMs: Number(queuedMs), queue: queue!, name }
 }
 
-/** In a queue that comes behind the cursor's, the operation of the same name is still to come. */
+/** In a queue that comes behind the cursor's, the operation of the same name is still to come: the sign is before all that names are made of. */
 const beforeIn = (queue: string, cursor: Cursor) => ({
   queuedMs: cursor.queuedMs,
-  name: queue > cursor.queue ? `${cursor.name}\x01` : cursor.name,
+  name: queue > cursor.queue ? `${cursor.name}!` : cursor.name,
 })
 
 async function readStats(

@@ -33,11 +33,14 @@ export interface Randomness {
   id(): string
 }
 
+// More is none at all to Node.
+const longestMs = 2 ** 31 - 1
+
 export const systemClock: Clock = {
   now: Date.now,
   monotonicMs: () => performance.now(),
   after(ms, fn) {
-    const timer = setTimeout(fn, ms)
+    const timer = setTimeout(fn, Math.min(ms, longestMs))
     timer.unref()
     return { cancel: () => clearTimeout(timer) }
   },

@@ -1,6 +1,6 @@
 /** Tracked queues: whoever has enqueued work can ask where it is, truthfully, until 24 hours after its end. */
 import { describe, expect, test } from 'vitest'
-import type { Bus } from '../../src/bus.ts'
+import { type Bus, rawJson } from '../../src/bus.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { type Clock, systemClock } from '../../src/runtime/clock.ts'
 import { keysOf, plainRedis, testBus } from '../support/bus.ts'
@@ -225,6 +225,62 @@ describe('what is kept', () => {
     expect((await bus.operations.get(told.id)).input).toEqual({ pin: '[redacted]' })
   })
 
+  test('[O08] of a holder that knows an older list of secrets shows nothing that it says', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true, redact: ['token'], retry: { attempts: 2, backoff: [0, 0] } })
+    const sent = [await queue.send(1), await queue.send(2), await queue.send(3)]
+    const [done, empty, failed] = (await queue.claim({ max: 3 })).items
+    await bus.queues.put('mail', { track: true, redact: ['token', 'pin'] })
+    await done!.ack({ pin: 'S3CRET' })
+    await empty!.ack()
+    await failed!.retry(0, 'pin: S3CRET')
+    const unseen = 'not looked through for what this queue never shows'
+    const [first, second, third] = await Promise.all(sent.map(({ id }) => bus.operations.get(id)))
+    expect(first).toMatchObject({ status: 'succeeded', output: { omitted: expect.stringContaining(unseen) } })
+    expect(second).toMatchObject({ status: 'succeeded', output: null })
+    expect(third).toMatchObject({ status: 'queued', error: expect.stringContaining(unseen) })
+    const opened = await (testBus({ namespace: bus.namespace }) as unknown as Bus).queues.open('mail')
+    const [again] = (await opened.claim()).items
+    await again!.dead('pin: S3CRET')
+    expect(await bus.operations.get(third!.id)).toMatchObject({ status: 'failed', error: 'pin: [redacted]' })
+  })
+
+  test('[O08] of a worker that learns of a new list while it runs shows nothing that was looked through for the old one', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true, redact: ['token'] })
+    let go = () => {}
+    const held = new Promise<void>((resolve) => {
+      go = resolve
+    })
+    queue.work(async (_, ctx) => {
+      await held
+      ctx.progress({ pin: 'S3CRET' })
+      ctx.log('pin=S3CRET')
+      return { pin: 'S3CRET' }
+    })
+    const { id } = await queue.send(1)
+    await bus.run({ signals: false })
+    await eventually(async () => expect((await bus.operations.get(id)).status).toBe('running'))
+    const other = testBus({ namespace: bus.namespace }) as unknown as Bus
+    await other.queues.put('mail', { track: true, redact: ['token', 'pin'], force: true })
+    go()
+    expect(JSON.stringify(await bus.operations.wait(id))).not.toContain('S3CRET')
+  })
+
+  test('[O08] of what is nested too deep to be looked through shows nothing of it, and is in nobody’s way', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { match: 'mail.*', track: true })
+    const deep = rawJson(`${'["]",'.repeat(2_700)}"token=S3CRET"${']'.repeat(2_700)}`)
+    const omitted = { omitted: 'input that is nested more than 500 levels deep' }
+    await bus.run({ signals: false })
+    const { id: routed } = await bus.publish('mail.sent', deep)
+    const { id: behind } = await bus.publish('mail.sent', 1)
+    const { id: sent } = await queue.send(deep)
+    for (const id of [`mail.${routed}`, sent])
+      await eventually(async () => expect((await bus.operations.get(id)).input).toEqual(omitted))
+    await eventually(async () => expect((await bus.operations.get(`mail.${behind}`)).input).toBe(1))
+  })
+
   test('[O08] of an error is cut only after its secrets were taken out', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { track: true, retry: { attempts: 1 } })
@@ -320,6 +376,24 @@ test('[O05] the operations of a key come newest first, of all tracked queues, wi
   expect(await collect(bus.operations.of('nothing'))).toEqual([])
   for (const key of ['quote"d\\', 'ü/ 🦊', 'a b'])
     expect([(await a.send(1, { key })).id]).toEqual((await collect(bus.operations.of(key))).map(({ id }) => id))
+})
+
+test('[O05] one event in two queues is two operations of one name: a page may end between them', async () => {
+  const bus = bound()
+  for (const name of ['a', 'b']) bus.queue(name, { match: 'link.*', track: true })
+  await bus.run({ signals: false })
+  const ids: string[] = []
+  for (let i = 0; i < 3; i += 1) ids.unshift((await bus.publish('link.synced', i, { key: 'link:1' })).id)
+  const wanted = ids.flatMap((id) => [`a.${id}`, `b.${id}`])
+  await eventually(async () => expect(await collect(bus.operations.of('link:1'))).toHaveLength(6))
+  const found: string[] = []
+  for (let cursor: string | undefined; ; ) {
+    const page = await bus.operations.page('link:1', { limit: 1, ...(cursor ? { cursor } : {}) })
+    found.push(...page.operations.map(({ id }) => id))
+    if (page.next === null) break
+    cursor = page.next
+  }
+  expect(found).toEqual(wanted)
 })
 
 test('[O05] large ones come in smaller pages, none twice and none left out', async () => {

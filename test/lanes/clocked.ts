@@ -149,7 +149,7 @@ export async function clockedStore({
     cancel: (id: string) => runScript(redis, cancelScript, { ...ground(), id }),
     forget: (most: number) => runScript(redis, forgetScript, { ...ground(), most }),
     note: (token: string, id: string, progress: string, ...lines: string[]) =>
-      runScript(redis, noteScript, { ...ground(), token, id, progress, lines }),
+      runScript(redis, noteScript, { ...ground(), token, id, list: '0', progress, lines }),
     operation: async (name: string) => {
       const ask = { act: 'get' as const, names: [name] }
       return (await runScript(redis, operationsScript, { ...ground(), ask, detail: true }))?.rows[0]

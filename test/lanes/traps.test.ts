@@ -126,7 +126,7 @@ function keysIn([name = '', ...args]: readonly string[]): readonly string[] {
 
 test.each<[string, Track | undefined]>([
   ['', undefined],
-  [' of a tracked queue', { mode: 'all', hides: false }],
+  [' of a tracked queue', { mode: 'all', hides: '0' }],
 ])(
   'keys-declared: a script%s touches the keys that it was given, those that begin with a prefix that it was given, and those of operations beside its store',
   async (_, track) => {

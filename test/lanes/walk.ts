@@ -163,7 +163,7 @@ export class Walk {
     const { attempts, ordered, parks } = this.#reference
     this.#revision += 1
     this.#hadLaneRate ||= limits.ratePerTenant !== undefined
-    const track = this.#operations && { mode: 'all' as const, hides: false }
+    const track = this.#operations && { mode: 'all' as const, hides: '0' }
     const input = { revision: this.#revision, born: 1, attempts, ordered, parks, limits, track, applied: [0, 0] }
     return this.#run(makeScript, { ...this.#ground, ...input, weights: this.#weights })
   }

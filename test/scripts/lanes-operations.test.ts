@@ -12,7 +12,7 @@ import { clockedStore } from '../lanes/clocked.ts'
 import { settleScript } from '../lanes/one-act.ts'
 import { keysOf } from '../support/bus.ts'
 
-const all: Track = { mode: 'all', hides: false }
+const all: Track = { mode: 'all', hides: '0' }
 const dayMs = 86_400_000
 const envelope = '{"type":"mail","tenant":"a","key":"k"}\n{"n":1}'
 
@@ -255,6 +255,7 @@ describe('operations.lua', () => {
     const { token, ids } = await store.take(1_000)
     const ended = ids.slice(0, 400).filter((_, i) => i % 3 > 0)
     await store.settle(token, ended, { kind: 'ack' })
+    store.pass(5_000)
     expect(await store.forget(1_000)).toBe(ended.length)
     all.splice(0, all.length, ...all.filter(({ name }) => !ended.includes(name)))
     for (const most of [7, 100]) expect(await paged(most)).toEqual(inOrder())
@@ -265,6 +266,7 @@ describe('operations.lua', () => {
       ids.filter((id) => !ended.includes(id)),
       { kind: 'ack' },
     )
+    store.pass(5_000)
     await store.forget(1_000)
     expect(await store.indexed()).toEqual([0, 0])
   })
@@ -290,6 +292,7 @@ describe('operations.lua', () => {
     expect(await store.indexed()).toEqual([2 * keys.length + 1, 0])
     const { token, ids } = await store.take(100)
     await store.settle(token, ids, { kind: 'ack' })
+    store.pass(5_000)
     expect(await store.forget(100)).toBe(last + keys.length)
     expect(await store.kept()).toEqual([store.ops.opCounts])
   })
@@ -336,11 +339,14 @@ describe('forget.lua', () => {
   test('forgotten: the oldest that have ended, whenever that was; their counts stay, and what has not ended', async () => {
     const store = await trackedStore()
     const ids = await store.send('a', { times: 5, envelope })
-    const { token } = await store.take(4)
+    const { token } = await store.take(4, { leaseMs: 60_000 })
     for (const id of ids.slice(0, 3)) {
       await store.settle(token, [id], { kind: 'ack' })
       store.pass(1)
     }
+    // Who waits for them may not have looked yet.
+    expect(await store.forget(2)).toBe(0)
+    store.pass(5_000)
     expect(await store.forget(2)).toBe(2)
     expect(await store.operationsOf('a/k')).toEqual(ids.slice(2).reverse())
     expect(await store.forget(2)).toBe(1)
@@ -449,6 +455,40 @@ describe('what is kept', () => {
     expect(await store.kept()).toEqual([store.ops.opCounts])
   })
 
+  test('[O02] one that is redriven when its day is over is another, in the index too, whoever has looked meanwhile', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    const { token } = await store.take(1)
+    await store.settle(token, [id!], { kind: 'dead', reason: 'x' })
+    store.pass(dayMs)
+    expect(await store.operationsOf('a/k')).toEqual([])
+    await store.redrive(id!)
+    expect(await store.operation(id!)).toMatchObject({ state: 'queued', version: 1, attempts: 0 })
+    expect(await store.operationsOf('a/k')).toEqual([id])
+    const again = await store.take(1)
+    await store.settle(again.token, [id!], { kind: 'ack' })
+    store.pass(dayMs)
+    await store.take(0)
+    expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('[O04] one that nobody knows any more is redriven and buried at once: it has failed, and that is counted', async () => {
+    const store = await trackedStore(all, { ordered: true, parks: true, attempts: 1 })
+    const [first] = await store.send('a', { envelope, key: 'k' })
+    const { token } = await store.take(1)
+    await store.settle(token, [first!], { kind: 'dead', reason: 'x' })
+    await store.send('a', { envelope, key: 'k' })
+    // So many are behind the parked one that no more are let in.
+    const [object] = await store.redis.hkeys(store.keys.objects)
+    await store.redis.hset(store.keys.objects, object!, Buffer.from('000000000000000000002711', 'hex'))
+    const [dead] = await store.send('a', { envelope, key: 'k' })
+    expect(await store.total()).toBe('0 2 0')
+    await store.redis.del(store.ops.ops, store.ops.opItems, store.ops.opsLast, store.ops.opsEnded)
+    await store.redrive(dead!)
+    expect(await store.operation(dead!)).toMatchObject({ state: 'failed' })
+    expect(await store.total()).toBe('0 3 0')
+  })
+
   test('beyond a million ended ones the oldest give way', async () => {
     const store = await trackedStore()
     const [id] = await store.send('a', { envelope })
@@ -507,6 +547,34 @@ describe('what is kept', () => {
     expect(statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs).p95Ms).toBe(1)
   })
 
+  test.each([1, 2, 3, 8, 19, 27, 32, 33, 999, 5_000])('[O04] %i ms are told to a tenth', async (ms) => {
+    const store = await trackedStore()
+    await store.send('a')
+    const { token, ids } = await store.take(1)
+    store.pass(ms)
+    await store.settle(token, ids, { kind: 'ack' })
+    const { p50Ms } = statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs)
+    expect(Math.abs(p50Ms! - ms) / ms).toBeLessThanOrEqual(0.1)
+  })
+
+  test('[O04] all minutes that the last 24 hours touch are kept', async () => {
+    const store = await trackedStore()
+    const first = Math.floor(store.now() / 60_000)
+    await store.redis.hset(
+      store.ops.opCounts,
+      ...Array.from({ length: 1_440 }, (_, i) => [String(first + i), '1 0 0 0:1']).flat(),
+      // Of the day before.
+      ...[String(first - 1), '1 0 0 0:1'],
+    )
+    await store.redis.hset(store.ops.opCounts, 'total', '1440 0 0', 'kept', 0)
+    store.pass(dayMs)
+    await store.send('a')
+    const { token, ids } = await store.take(1)
+    await store.settle(token, ids, { kind: 'ack' })
+    expect(statsOf('mail', await store.redis.hgetall(store.ops.opCounts), store.now(), dayMs).succeeded).toBe(1_441)
+    expect(await store.redis.hexists(store.ops.opCounts, String(first - 1))).toBe(0)
+  })
+
   test('[O04] minutes are kept for 24 hours', async () => {
     const store = await trackedStore()
     for (let hour = 0; hour < 30; hour += 1) {
@@ -520,12 +588,12 @@ describe('what is kept', () => {
     await store.send('a')
     const { token, ids } = await store.take(1)
     await store.settle(token, ids, { kind: 'ack' })
-    expect(await store.redis.hlen(store.ops.opCounts)).toBeLessThanOrEqual(1_443)
+    expect(await store.redis.hlen(store.ops.opCounts)).toBeLessThanOrEqual(1_444)
     expect(await store.total()).toBe('31 0 0')
   })
 
   test('of failures only: success leaves nothing but its count', async () => {
-    const store = await trackedStore({ mode: 'failures', hides: false })
+    const store = await trackedStore({ mode: 'failures', hides: '0' })
     const ids = await store.send('a', { times: 2, envelope })
     const { token } = await store.take(2)
     await store.note(token, ids[0]!, '1')
@@ -572,7 +640,7 @@ describe('what is kept', () => {
   test('[O08] what was said of events is not said of what a claim behind them meets', async () => {
     const store = await clockedStore()
     const [old] = await store.send('a', { envelope: '{"type":"mail","tenant":"a"}\n{"token":"S3CRET"}' })
-    await store.make(2, { track: { mode: 'all', hides: true } })
+    await store.make(2, { track: { mode: 'all', hides: 'secrets' } })
     const items = [{ lane: 'a', item: routedItem('0-1', 1, 'a', '', '{"type":"mail","tenant":"a"}\n{"n":1}') }]
     const accept = { revision: 2, born: 1, partition: 0, first: 1, last: 1, items, inputs: [] }
     const claim = { token: 't', n: 2, leaseMs: 1_000, worker: 'w', start: 's' }
@@ -582,7 +650,7 @@ describe('what is kept', () => {
   })
 
   test('of what nobody has looked through, no input is shown', async () => {
-    const store = await trackedStore({ mode: 'all', hides: true })
+    const store = await trackedStore({ mode: 'all', hides: 'secrets' })
     const [id] = await store.send('a', { envelope })
     expect((await store.operation(id!))!.detail!.input).toBe('')
   })

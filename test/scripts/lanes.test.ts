@@ -345,6 +345,15 @@ describe('remove.lua', () => {
     expect(steps).toBeLessThanOrEqual(2 + all.length / laneLimits.removal)
   })
 
+  test('one that is to be made meanwhile waits until nothing is left, also of what was remembered', async () => {
+    const store = await clockedStore()
+    await store.send('a', { once: 'o' })
+    await store.claim(1, { token: undefined })
+    for (const name of names(laneLimits.removal + 1)) await store.pause('pause', name)
+    while ((await store.remove()) === 'more') expect(await store.make(9, { born: 9 })).toBe('left')
+    expect(await keysOf(store.redis, store.namespace)).toEqual([])
+  })
+
   test('a store of a later subscription of that name stays', async () => {
     const store = await clockedStore()
     await store.remove()

@@ -215,7 +215,7 @@ const declared: Record<string, { keys: readonly string[]; args: readonly unknown
   }),
   'src/lanes/cancel.lua': call(laneCancelScript, { ...lanes, id: 'i' }),
   'src/lanes/forget.lua': call(forgetScript, { ...lanes, most: 1 }),
-  'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', progress: '1', lines: ['l'] }),
+  'src/lanes/note.lua': call(noteScript, { ...lanes, token: 't', id: 'i', list: '0', progress: '1', lines: ['l'] }),
   'src/lanes/operations.lua': call(operationsScript, { ...lanes, ask: { act: 'get', names: ['n'] }, detail: true }),
   'src/operations/trigger.lua': call(triggerScript, { ns: 'ns', name: 't', nowMs: 1, hash: 'h', definition: '{}' }),
   'src/operations/trigger-change.lua': call(triggerChangeScript, { ns: 'ns', act: 'rotate', name: 't', nowMs: 1 }),

@@ -49,6 +49,15 @@ describe('[O08] in data', () => {
     expect(redactor.input('{"body":"{\\"token\\":[\\"S3\\"]}"}')).toBe(`{"body":"{\\"token\\":${hidden}}"}`)
   })
 
+  test('what is nested deep, whatever its texts look like', () => {
+    const nested = (levels: number) => `${'["]\\"]",'.repeat(levels)}"token=S3"${']'.repeat(levels)}`
+    expect(redactor.input(nested(500))).toContain(hidden)
+    expect(JSON.parse(redactor.input(nested(501)))).toEqual({
+      omitted: 'input that is nested more than 500 levels deep',
+    })
+    expect(redactor.input(JSON.stringify('['.repeat(2_000)))).toBe(JSON.stringify('['.repeat(2_000)))
+  })
+
   test('what has nothing to hide stays byte for byte', () => {
     for (const json of ['{"n": 12345678901234567890.10}', '{"to":1.0,"ken":2}', '{"note":"token: ", "n":1.0}'])
       expect(redactor.input(json)).toBe(json)

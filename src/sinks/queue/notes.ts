@@ -8,11 +8,14 @@
  * it would be too late.
  */
 import { storedLine } from '../../lanes/operation.ts'
+import type { NoteInput } from '../../lanes/scripts.ts'
 import type { LaneStore } from '../../lanes/store.ts'
 import type { Redactor } from '../../operations/redact.ts'
 import type { Held } from './held.ts'
 
 interface Said {
+  /** For which all of it was looked through. */
+  list: string
   progress: string
   lines: string[]
   /** The call under way. */
@@ -32,8 +35,10 @@ export class Notes {
   }
 
   say(held: Held, { progress, line }: { progress?: unknown; line?: string }, redactor: Redactor): void {
-    const said = this.#said.get(held) ?? { progress: '', lines: [], saying: undefined }
+    const said = this.#said.get(held) ?? { list: '', progress: '', lines: [], saying: undefined }
     this.#said.set(held, said)
+    // What waits to be said was looked through for less, or for something else.
+    if (said.list !== redactor.list) Object.assign(said, { list: redactor.list, progress: '', lines: [] })
     if (progress !== undefined) said.progress = redactor.output(progress)
     if (line !== undefined) said.lines.push(storedLine(redactor.text(line), lineLength))
     if (said.lines.length > mostLines) said.lines.shift()
@@ -57,18 +62,18 @@ export class Notes {
   }
 
   #send(held: Held, said: Said): void {
-    const { progress, lines } = said
+    const { list, progress, lines } = said
     said.progress = ''
     said.lines = []
-    said.saying = this.#tell(held, progress, lines).then(() => {
+    said.saying = this.#tell(held, { list, progress, lines }).then(() => {
       said.saying = undefined
       if (said.progress !== '' || said.lines.length > 0) this.#send(held, said)
     })
   }
 
-  async #tell(held: Held, progress: string, lines: readonly string[]): Promise<void> {
+  async #tell(held: Held, note: Pick<NoteInput, 'list' | 'progress' | 'lines'>): Promise<void> {
     try {
-      await this.#store.note({ token: held.lease.token, id: held.item.id, progress, lines })
+      await this.#store.note({ token: held.lease.token, id: held.item.id, ...note })
     } catch {
       // Redis is away: whoever settles the item hears of it too.
     }

@@ -4,7 +4,7 @@ import { BusbarError, shown } from '../../errors.ts'
 import { checkTenant } from '../../event-checks.ts'
 import type { Overflow, QueueLimits, Rate } from '../../lanes/limits.ts'
 import type { Track } from '../../lanes/operation.ts'
-import { defaultSecrets } from '../../operations/redact.ts'
+import { defaultSecrets, redactorOf } from '../../operations/redact.ts'
 import { Checks, isPair, isStart } from '../../option-checks.ts'
 import { type Pattern, parsePattern } from '../../pattern.ts'
 import { backoffProblems } from '../../runtime/backoff.ts'
@@ -94,7 +94,7 @@ export function storedOptions({ track, redact, ...settings }: QueueSettings): Re
 
 /** As its store has it. */
 export const trackOf = ({ track, redact }: QueueSettings): Track | undefined =>
-  track === false ? undefined : { mode: track === true ? 'all' : track, hides: redact.length > 0 }
+  track === false ? undefined : { mode: track === true ? 'all' : track, hides: redactorOf(redact).list }
 
 export interface CheckedQueue {
   /** Null: only what is sent. */

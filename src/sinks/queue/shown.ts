@@ -6,13 +6,21 @@ import type { QueueSettings } from './options.ts'
 
 const done: Outcome = { kind: 'ack' }
 
+/** For what it was looked through. */
+const listOf = ({ track, redact }: QueueSettings): string => (track === false ? '' : redactorOf(redact).list)
+
 /** What a handler's answer makes of its item. */
-export const doneWith = ({ track, redact }: QueueSettings, output: unknown): Outcome =>
-  track === false ? done : { kind: 'done', output: redactorOf(redact).output(output) }
+export const doneWith = (settings: QueueSettings, output: unknown): Outcome =>
+  settings.track === false
+    ? done
+    : { kind: 'done', output: redactorOf(settings.redact).output(output), list: listOf(settings) }
 
 export const shownText = ({ track, redact }: QueueSettings, text: string): string =>
   track === false ? text : redactorOf(redact).text(text)
 
 /** Its reason is cut here, and not before: half a secret would not be recognised. */
-export const shownOutcome = (settings: QueueSettings, outcome: Outcome): Outcome =>
-  'reason' in outcome ? { ...outcome, reason: storedReason(shownText(settings, outcome.reason)) } : outcome
+export function shownOutcome(settings: QueueSettings, outcome: Outcome): Outcome {
+  if (!('reason' in outcome)) return outcome
+  const reason = storedReason(shownText(settings, outcome.reason))
+  return { ...outcome, reason, list: listOf(settings) }
+}

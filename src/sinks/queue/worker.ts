@@ -284,8 +284,8 @@ export class QueueWorker {
     }
     const open = new Set(items)
     const decide = (held: Held, decision: Decision | undefined, output: unknown) => {
-      open.delete(held)
       source.settle(held, decision?.outcome ?? source.doneWith(output))
+      open.delete(held)
     }
     try {
       const parts = items.map((held) => new BatchItem(held, (decision, output) => decide(held, decision, output)))
