@@ -11,8 +11,6 @@ local function end_operations(base, when_ended, remove)
   local match = string.match
   local ended_ones, counts = base .. 'opsEnded', base .. 'opCounts'
   local keep_ms, most_ended, minutes = 86400000, 1000000, 1440
-  -- Whoever waits for an end looks once a second.
-  local seen_ms = 5000
   -- Those that ended together are forgotten together, but not so many that a call which ends one of them takes long.
   local most_together = 20
   -- Four to each doubling: percentiles are right to a tenth.
@@ -51,11 +49,11 @@ local function end_operations(base, when_ended, remove)
     return names, times, pieces
   end
 
-  -- Those whose time is over, or any that those who wait have seen, so many or a few more. Answers how many.
-  function ends.forget(most, any)
+  -- Those whose time is over, so many or a few more; with a time, all that ended so long ago. Answers how many.
+  function ends.forget(most, after_ms)
     local kept, first = tonumber(redis.call('HGET', counts, 'kept') or 0), redis.call('LINDEX', ended_ones, 0)
     local function stays(ms, before)
-      if any then return ms + seen_ms > now end
+      if after_ms then return ms + after_ms > now end
       return kept - before <= most_ended and not ends.is_over(ms)
     end
     if not first or stays(tonumber(match(first, '^%d+')), 0) then return 0 end

@@ -405,13 +405,14 @@ local function track_operations()
 
   -- Those whose time is over, so many or a few more. Answers whether there are more.
   function track.sweep(most)
-    local over = ends.forget(most, false)
+    local over = ends.forget(most)
     stop_tracking()
     return over >= most
   end
 
-  -- Whenever they ended. Answers how many.
-  function track.forget(most) return ends.forget(most, true) end
+  -- Whenever they ended. Answers how many. Where only failures are kept, what is gone counts as a success to those who wait, and they look once a
+  -- second.
+  function track.forget(most) return ends.forget(most, keeps_no_success and 5000 or 0) end
 
   local function drop_inputs()
     local kept = {}

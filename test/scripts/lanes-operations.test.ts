@@ -255,7 +255,6 @@ describe('operations.lua', () => {
     const { token, ids } = await store.take(1_000)
     const ended = ids.slice(0, 400).filter((_, i) => i % 3 > 0)
     await store.settle(token, ended, { kind: 'ack' })
-    store.pass(5_000)
     expect(await store.forget(1_000)).toBe(ended.length)
     all.splice(0, all.length, ...all.filter(({ name }) => !ended.includes(name)))
     for (const most of [7, 100]) expect(await paged(most)).toEqual(inOrder())
@@ -266,7 +265,6 @@ describe('operations.lua', () => {
       ids.filter((id) => !ended.includes(id)),
       { kind: 'ack' },
     )
-    store.pass(5_000)
     await store.forget(1_000)
     expect(await store.indexed()).toEqual([0, 0])
   })
@@ -292,7 +290,6 @@ describe('operations.lua', () => {
     expect(await store.indexed()).toEqual([2 * keys.length + 1, 0])
     const { token, ids } = await store.take(100)
     await store.settle(token, ids, { kind: 'ack' })
-    store.pass(5_000)
     expect(await store.forget(100)).toBe(last + keys.length)
     expect(await store.kept()).toEqual([store.ops.opCounts])
   })
@@ -339,20 +336,28 @@ describe('forget.lua', () => {
   test('forgotten: the oldest that have ended, whenever that was; their counts stay, and what has not ended', async () => {
     const store = await trackedStore()
     const ids = await store.send('a', { times: 5, envelope })
-    const { token } = await store.take(4, { leaseMs: 60_000 })
+    const { token } = await store.take(4)
     for (const id of ids.slice(0, 3)) {
       await store.settle(token, [id], { kind: 'ack' })
       store.pass(1)
     }
-    // Who waits for them may not have looked yet.
-    expect(await store.forget(2)).toBe(0)
-    store.pass(5_000)
     expect(await store.forget(2)).toBe(2)
     expect(await store.operationsOf('a/k')).toEqual(ids.slice(2).reverse())
     expect(await store.forget(2)).toBe(1)
     expect(await store.forget(2)).toBe(0)
     expect((await store.redis.hkeys(store.ops.ops)).sort()).toEqual(ids.slice(3))
     expect(await store.total()).toBe('3 0 0')
+  })
+
+  test('a failure stays until whoever waits has looked, where only failures are kept', async () => {
+    const store = await trackedStore({ mode: 'failures', hides: '0' })
+    const [id] = await store.send('a')
+    const { token } = await store.take(1)
+    await store.settle(token, [id!], { kind: 'dead', reason: 'x' })
+    store.pass(4_999)
+    expect(await store.forget(2)).toBe(0)
+    store.pass(1)
+    expect(await store.forget(2)).toBe(1)
   })
 
   test('of several queues in turn, until it is enough', async () => {
