@@ -319,8 +319,8 @@ export class Bus<R extends Registry = Registry> {
   }
 
   /**
-   * Runs, and resolves when nothing is left to do: everything published before is routed, and no queue that this process works on
-   * has an item that can be given or is held. Answers what is left in each: for a later time, or because it is paused.
+   * Runs, and resolves when nothing is left to do: everything published before is routed to the queues that this process
+   * works on, and none of these has an item that can be given or is held. Answers what is left in each: for a later time, or because it is paused.
    */
   async drained({ signal }: { signal?: AbortSignal } = {}): Promise<Left[]> {
     await (this.#running ?? this.run())

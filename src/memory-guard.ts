@@ -11,7 +11,7 @@
  */
 import type { Redis } from 'ioredis'
 import { bytesIn, lanesBySize } from './lanes/backlog.ts'
-import { forgetEnded } from './lanes/forget.ts'
+import { forgetEnded, type Queues, queuesWithEnded } from './lanes/forget.ts'
 import { dropLettersScript, dropScript } from './lanes/scripts.ts'
 import { closeLog, openLog } from './log/closing.ts'
 import type { Namespace } from './log/namespace.ts'
@@ -70,7 +70,7 @@ const closedMs = 10_000
 const renewMs = 3_000
 const lookMs = 5_000
 const nearMs = 500
-/** Then the leader's other duties, and a new look at what is there. */
+/** Forgetting has as long before: then a new look at what is there. */
 const dropMs = 1_000
 // A step of some ms.
 const itemsPerStep = 200
@@ -81,7 +81,7 @@ export function memoryDuty(context: GuardContext) {
   const guard = new MemoryGuard(context)
   return {
     waitsForReal: true,
-    begin: () => undefined,
+    begin: () => guard.begin(),
     hear: () => false,
     turn: () => guard.turn(),
   }
@@ -94,10 +94,16 @@ class MemoryGuard {
   #closedAt: number | undefined
   #isAboveTop = false
   #isStuck = false
+  /** Queues whose ended operations are still to be forgotten before anything is dropped: there was no time for them in the turn before. */
+  #toForget: Queues = new Map()
 
   constructor(context: GuardContext) {
     this.#context = context
     this.#news = new DroppedNews(context)
+  }
+
+  begin(): void {
+    this.#toForget = new Map()
   }
 
   /** Answers in how many ms to look again. */
@@ -114,6 +120,7 @@ class MemoryGuard {
       isOver = await this.#dropBacklogs()
     } else {
       this.#isStuck = false
+      this.#toForget = new Map()
       if (this.#closedAt !== undefined) await this.#open()
     }
     await this.#news.tell()
@@ -165,9 +172,11 @@ class MemoryGuard {
 
   /** Whether there is nothing more to do: enough is dropped, or nothing is left. */
   async #dropBacklogs(): Promise<boolean> {
-    const { network, telemetry } = this.#context
+    const { connection, namespace, network, telemetry } = this.#context
+    const stores = await storesOf(connection.redis, namespace.name)
+    if (!(await this.#forgetOperations(stores))) return false
     const dropped = new Map<string, Dropped>()
-    const isOver = await this.#dropUntil(network.monotonicMs() + dropMs, dropped)
+    const isOver = await this.#dropUntil(network.monotonicMs() + dropMs, stores, dropped)
     for (const one of dropped.values()) {
       telemetry.emit('memory.dropped', { ...one })
       this.#news.add(one)
@@ -175,10 +184,8 @@ class MemoryGuard {
     return isOver
   }
 
-  async #dropUntil(endsMs: number, dropped: Map<string, Dropped>): Promise<boolean> {
-    const { connection, namespace, network } = this.#context
-    const stores = await storesOf(connection.redis, namespace.name)
-    if (!(await this.#forgetOperations(stores, endsMs))) return false
+  async #dropUntil(endsMs: number, stores: readonly SizedStore[], dropped: Map<string, Dropped>): Promise<boolean> {
+    const { connection, network } = this.#context
     const backlogs = new Backlogs(connection.redis, stores)
     while (network.monotonicMs() < endsMs) {
       const { used, limit } = await this.#memory()
@@ -193,17 +200,23 @@ class MemoryGuard {
     return false
   }
 
-  /** What has ended gives way first. Answers whether there was time for all of it. */
-  async #forgetOperations(stores: readonly SizedStore[], endsMs: number): Promise<boolean> {
-    const { connection, network, telemetry } = this.#context
-    const queues = stores.flatMap(({ store }) => (store.kind === 'queue' ? [[store.name, store.keys] as const] : []))
+  /** What has ended gives way first. Answers whether all queues had their turn; if not, the next call goes on with the others. */
+  async #forgetOperations(stores: readonly SizedStore[]): Promise<boolean> {
+    const { connection, namespace, network, telemetry } = this.#context
+    const { redis } = connection
+    const names = stores.flatMap(({ store }) => (store.kind === 'queue' ? [store.name] : []))
+    if (this.#toForget.size === 0) this.#toForget = await queuesWithEnded(redis, namespace.name, names)
+    const endsMs = network.monotonicMs() + dropMs
     const isEnough = async () => {
+      // The time first: however slowly Redis answers, there is one step in each turn.
+      if (network.monotonicMs() >= endsMs) return true
       const { used, limit } = await this.#memory()
-      return used <= limit! * marks.low || network.monotonicMs() >= endsMs
+      return used <= limit! * marks.low
     }
-    const { operations, isMore } = await forgetEnded(connection.redis, new Map(queues), isEnough)
+    const { operations, left } = await forgetEnded(redis, this.#toForget, isEnough)
+    this.#toForget = left
     for (const [queue, forgotten] of operations) telemetry.emit('memory.forgotten', { queue, operations: forgotten })
-    return !isMore
+    return left.size === 0
   }
 
   /** Said once, until it is over. */

@@ -726,6 +726,20 @@ setInterval(() => undefined, 1_000)`
     expect(noted()).toHaveLength(length)
     expect((await open.claim()).items).toMatchObject([{ attempt: 1 }])
   })
+
+  test('asked to end twice it ends at once, and nothing of its commands goes on', async () => {
+    const { open, script, noted, flags } = await place()
+    await open.send(1)
+    const child = startCli(['work', 'mail', '--grace', '1m', ...flags, ...script('setInterval(() => note("on"), 50)')])
+    await eventually(() => noted().length > 2)
+    child.kill('SIGINT')
+    await new Promise((resolve) => setTimeout(resolve, 350)) // a second Ctrl-C, and not the same heard twice
+    child.kill('SIGINT')
+    expect(await child.exited).toEqual({ code: 130, signal: null })
+    const { length } = noted()
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(noted()).toHaveLength(length)
+  })
 })
 
 describe('worker --drain', () => {

@@ -3,6 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:f
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { freshNamespace, redisUrl, testBus } from './support/bus.ts'
 import { callCli, jsonLines, runCli, startCli } from './support/cli.ts'
@@ -142,6 +143,8 @@ describe('with a Redis of its own', () => {
     const dataDir = args.at(-1)!
     const patient = startCli([...args, '--http-port', '0'])
     const request = await begin(patient, dataDir)
+    // Under npm it hears one Ctrl-C twice.
+    patient.kill('SIGINT')
     patient.kill('SIGTERM')
     await eventually(() => patient.stderr.some((line) => line.startsWith('Stopping')))
     request.finish()
@@ -153,6 +156,7 @@ describe('with a Redis of its own', () => {
     await begin(impatient, dataDir)
     impatient.kill('SIGTERM')
     await eventually(() => impatient.stderr.some((line) => line.startsWith('Stopping')))
+    await sleep(300) // it is a time that is waited for
     impatient.kill('SIGTERM')
     expect(await impatient.exited).toEqual({ code: 130, signal: null })
     expect(impatient.stdout.join('\n')).not.toContain('bus.closed')

@@ -1,5 +1,6 @@
 /** `busbar worker`: which modules it loads and how, which buses it finds in them, what it runs, and how it ends. */
 import { join } from 'node:path'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, test } from 'vitest'
 import { glob } from '../src/cli/glob.ts'
 import { appFolder } from './support/app.ts'
@@ -256,6 +257,7 @@ bus.close = async (options) => {
   await impatient.waitForLine(running)
   impatient.kill('SIGTERM')
   await impatient.waitForLine('draining')
+  await sleep(300) // it is a time that is waited for
   impatient.kill('SIGTERM')
   expect(await impatient.exited).toEqual({ code: 130, signal: null })
 })

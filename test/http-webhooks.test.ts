@@ -127,6 +127,15 @@ describe('definitions', () => {
     expect((await getPath('/v1/webhooks/mail')).status).toBe(404)
     const taken = await send('PUT', '/v1/webhooks/mail', { url: server.url, match: '>' })
     expect(taken.json.detail).toContain('"mail" is the name of a queue: take another one')
+    const [name] = (await getPath('/v1/webhooks')).json.webhooks.map((webhook: { name: string }) => webhook.name)
+    for (const body of [{}, { match: 'order.*' }, { ordered: true }]) {
+      const other = await send('PUT', `/v1/queues/${name}`, body)
+      expect([other.status, other.json.detail]).toEqual([
+        400,
+        expect.stringContaining(`"${name}" is the name of a webhook`),
+      ])
+    }
+    expect((await getPath(`/v1/webhooks/${name}`)).status).toBe(200)
   })
 
   test.each([

@@ -15,7 +15,7 @@
  *
  * Each with t, when the call was passed on, answeredAt, and the actor.
  */
-import { actsIn, commonArgs, readCall, valuesOf } from './scripts.mjs'
+import { actsIn, commonArgs, readCall, valuesOf, wordsBefore } from './scripts.mjs'
 
 /** Answers a list of [kind, fact]. */
 export function factsOf({ scripts, frame, reply }) {
@@ -87,10 +87,10 @@ function settle(args, reply) {
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
       // Done is an ack with an output.
       const said = isWhole || outcome === 'done' ? 'ack' : outcome
-      const id = isWhole ? givenTo.get(token)[i] : args[at + 4 + i * step]
+      const id = isWhole ? givenTo.get(token)[i] : args[at + wordsBefore(outcome) + i * step]
       facts.push(['settled', { token, id, outcome: said, word }])
     }
-    at += 4 + Number(size) * step
+    at += wordsBefore(outcome) + Number(size) * step
   }
   return facts
 }

@@ -71,6 +71,9 @@ function namesOfHookAct({ act, words }) {
   return act === 'settle' && words.includes('ack') ? ['hook ack'] : [`hook ${act}`]
 }
 
+/** How many words a group has before its items. */
+export const wordsBefore = (outcome) => (outcome === 'all' || outcome === 'outputs' ? 5 : 4)
+
 /** How many values an item has behind its outcome. */
 export const valuesOf = { all: 0, outputs: 1, ack: 1, done: 2, back: 1, retry: 3, dead: 2, throttle: 2 }
 
@@ -84,7 +87,8 @@ const sizes = {
 
 function sizeOfSettle(words) {
   let at = 1
-  for (let groups = Number(words[0]); groups > 0; groups -= 1) at += 4 + Number(words[at + 2]) * valuesOf[words[at + 1]]
+  for (let groups = Number(words[0]); groups > 0; groups -= 1)
+    at += wordsBefore(words[at + 1]) + Number(words[at + 2]) * valuesOf[words[at + 1]]
   return at
 }
 

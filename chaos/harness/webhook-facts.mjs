@@ -6,7 +6,7 @@
  *
  * Each with t, when the call was passed on, answeredAt, and the actor.
  */
-import { hookActsIn, readCall, valuesOf } from './scripts.mjs'
+import { hookActsIn, readCall, valuesOf, wordsBefore } from './scripts.mjs'
 
 /** Answers a list of [kind, fact]. */
 export function hookFactsOf({ scripts, frame, reply }) {
@@ -35,9 +35,9 @@ function settle(words, reply) {
     for (let i = 0; i < Number(size); i += 1) {
       place += 1
       const word = !reply ? 'unsure' : stale.has(place) ? 'stale' : 'settled'
-      facts.push(['settled', { token, id: words[at + 4 + i * step], outcome, word }])
+      facts.push(['settled', { token, id: words[at + wordsBefore(outcome) + i * step], outcome, word }])
     }
-    at += 4 + Number(size) * step
+    at += wordsBefore(outcome) + Number(size) * step
   }
   return facts
 }

@@ -28,6 +28,8 @@ export class ItemCommand {
   constructor(words: readonly string[], io: Pick<Io, 'env' | 'cwd'>) {
     this.#words = words
     this.#io = io
+    // Also when someone is impatient.
+    process.once('exit', this.#killAll)
     this.failed = new Promise((_, reject) => {
       this.#fail = reject
     })
@@ -63,6 +65,11 @@ export class ItemCommand {
 
   /** Nothing of it goes on. */
   end(): void {
+    process.off('exit', this.#killAll)
+    this.#killAll()
+  }
+
+  readonly #killAll = (): void => {
     for (const child of this.#running) kill(child, 'SIGKILL')
   }
 

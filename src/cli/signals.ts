@@ -4,6 +4,8 @@
  *   running   nobody asked
  *   asked     `asked` is aborted; the command finishes what it has begun
  *   impatient asked again: the process ends at once
+ *
+ * One Ctrl-C may be heard twice: from the terminal, and from the npm that has started this.
  */
 export interface EndRequest extends Disposable {
   readonly asked: AbortSignal
@@ -13,12 +15,16 @@ export interface EndRequest extends Disposable {
 
 const endSignals = ['SIGINT', 'SIGTERM'] as const
 const interruptedExitCode = 130
+const sameMs = 300
 
 export function onEndRequest(): EndRequest {
   const asking = new AbortController()
+  let askedAt = 0
   const listener = () => {
-    if (asking.signal.aborted) process.exit(interruptedExitCode)
-    asking.abort()
+    if (!asking.signal.aborted) {
+      askedAt = performance.now()
+      asking.abort()
+    } else if (performance.now() - askedAt >= sameMs) process.exit(interruptedExitCode)
   }
   for (const signal of endSignals) process.on(signal, listener)
   return {

@@ -86,7 +86,7 @@ export interface Settlement {
   token: string
   id: string
   outcome: Outcome
-  /** How many its lease was given, and which of them it is: when all of them are done at once, none has to be named. */
+  /** How many its lease was given, and which of them it is: when all of them are done at once, only the first is named. */
   of?: number | undefined
   at?: number | undefined
 }
@@ -106,13 +106,20 @@ function settleWords(settlements: readonly Settlement[]): WrittenArgs {
     const outputs = of === size ? outputsOf(settlements, from, till) : undefined
     const kind = !outputs ? outcome.kind : outputs.length > 0 ? 'outputs' : 'all'
     text += writeArg(token) + writeArg(kind) + writeArg(size) + writeArg(listOf(outcome))
-    if (outputs) for (const output of outputs) text += writeArg(output)
+    if (outputs) text += writeArg(firstOf(settlements, from, till)) + outputs.map(writeArg).join('')
     else for (let i = from; i < till; i += 1) text += settlementWords(settlements[i]!)
-    count += 4 + (outputs ? outputs.length : size * wordsOf[outcome.kind])
+    count += 4 + (outputs ? 1 + outputs.length : size * wordsOf[outcome.kind])
     groups += 1
     from = till
   }
   return { text: writeArg('settle') + writeArg(groups) + text, count }
+}
+
+/** The id of the one that was given first. */
+function firstOf(settlements: readonly Settlement[], from: number, till: number): string {
+  let first = from
+  while (first < till - 1 && settlements[first]!.at !== 0) first += 1
+  return settlements[first]!.id
 }
 
 /** Of a whole lease that is done, in the order in which it was given; none if all are empty. */

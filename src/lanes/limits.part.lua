@@ -17,8 +17,13 @@ end
 -- Until someone resumes it.
 local forever = 2 ^ 52
 
--- Of the store.
+-- Of the store. It is further ahead than by what there may be at once only if the rate was another when it was given, which counts as far as this
+-- one has room for it, or if the clock was set back.
 local paced_until = tonumber(known[9] or 0)
+if store_every > 0 and paced_until > now + store_at_once then
+  paced_until = now + store_at_once
+  note('paced', format('%.3f', paced_until))
+end
 
 local function held_in_all() return tonumber(known[counters_at + 4] or 0) + (counted.held or 0) end
 

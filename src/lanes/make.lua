@@ -70,9 +70,6 @@ for lane = 1, lane_count do
     redis.call('ZREM', later, '@' .. name_of[lane])
   end
 end
--- What was given counts for another rate too, as far as that has room for it.
-local at_once = tonumber(match(its_limits, '^%S+ %S+ %S+ %S+ (%S+)') or 0)
-if at_once > 0 and paced_until > now + at_once then note('paced', format('%.3f', now + at_once)) end
 redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', its_parks)
 if its_limits == '' then redis.call('HDEL', store, 'limits', 'paced') else redis.call('HSET', store, 'limits', its_limits) end

@@ -3,8 +3,8 @@
 -- Words  groups  how many follow, each: token, outcome, how many, of a tracked queue the list for which outputs and reasons were looked through
 --                (redact.ts), then the items' ids with what the outcome needs:
 --                'ack'                    done: id
---                'all'                    so many, all that the lease holds, are done: nothing more
---                'outputs'                the same of a tracked queue: output, in the order in which they were given
+--                'all'                    so many, all that the lease holds, are done: once the id of the first, nothing more
+--                'outputs'                the same of a tracked queue: the first one's id, then the outputs in the order in which they were given
 --                'done'                   of a tracked queue: id, output
 --                'back'                   never begun, goes to the head of its lane with one attempt less: id
 --                'retry'                  id, ms from now, reason; after its last attempt it is a dead letter
@@ -18,6 +18,8 @@
 local acts, argv = {}, ARGV
 
 function acts.settle()
+  -- Of a group before its items, and of each of them.
+  local words_before = {all = 5, outputs = 5, ack = 4, done = 4, back = 4, retry = 4, dead = 4, throttle = 4}
   local words_of = {all = 0, outputs = 1, ack = 1, done = 2, back = 1, retry = 3, dead = 2, throttle = 2}
 
   -- Keys of items that are gone, or dead letters, and their lanes: others of their objects may be next.
@@ -93,9 +95,10 @@ function acts.settle()
     return said_at, of_lease, names
   end
 
-  -- All of a lease is done. One that holds less has lapsed: what is left of it is about to be given again. Answers how many wait at once.
-  local function settle_whole(lease, size, place, stale, outputs, keeps)
-    if not lease or lease.size ~= size or lease.left ~= size then
+  -- All of a lease is done. One that holds less has lapsed: what is left of it is about to be given again. One that holds others was given by a
+  -- claim that came late, to nobody. Answers how many wait at once.
+  local function settle_whole(lease, first, size, place, stale, outputs, keeps)
+    if not lease or lease.size ~= size or lease.left ~= size or lease.ids[1] ~= first then
       for n = 1, size do stale[#stale + 1] = place + n end
       return 0
     end
@@ -119,11 +122,11 @@ function acts.settle()
   -- Answers where the next group is, and how many items wait at once.
   local function settle_group(at, place, stale, back)
     local lease, outcome, size = lease_of(argv[at]), argv[at + 1], tonumber(argv[at + 2])
-    local step, from, done, ready = words_of[outcome], at + 4, {}, 0
+    local step, from, done, ready = words_of[outcome], at + words_before[outcome], {}, 0
     local after, place_after, keeps = from + size * step, place + size, not track or track.keeps(argv[at + 3])
-    if outcome == 'all' then return after, place_after, settle_whole(lease, size, place, stale, {}, true) end
+    if outcome == 'all' then return after, place_after, settle_whole(lease, argv[at + 4], size, place, stale, {}, true) end
     if outcome == 'outputs' then
-      return after, place_after, settle_whole(lease, size, place, stale, {unpack(argv, from, after - 1)}, keeps)
+      return after, place_after, settle_whole(lease, argv[at + 4], size, place, stale, {unpack(argv, from, after - 1)}, keeps)
     end
     local is_done = outcome == 'ack' or outcome == 'done'
     local said_at, of_lease, names = spoken_of(lease, from, size, step, place, stale)
@@ -164,7 +167,7 @@ function acts.settle()
         next_at, place, of_group = settle_group(next_at, place, stale, back)
         ready = ready + of_group
       else
-        next_at = next_at + 4 + argv[next_at + 2] * words_of[argv[next_at + 1]]
+        next_at = next_at + words_before[argv[next_at + 1]] + argv[next_at + 2] * words_of[argv[next_at + 1]]
       end
     end
     if not revision then return {'gone'}, next_at, 0 end

@@ -59,6 +59,7 @@ export function connect(context: ConnectionContext, url: string, role: string): 
   const { clock, telemetry } = context
   let closed = false
   let problem = 'no connection yet'
+  let isReplica = false
   const options: RedisOptions = {
     ...redisOptions(url),
     maxRetriesPerRequest: 0,
@@ -71,7 +72,16 @@ export function connect(context: ConnectionContext, url: string, role: string): 
     // ioredis lets a timer of this length keep the process alive after a disconnect from a server that is not there.
     disconnectTimeout: 100,
     disableClientInfo: true,
-    retryStrategy: (times) => Math.min(25 * 2 ** Math.min(times, 10), maxReconnectMs) * (0.5 + Math.random()),
+    // Each new connection would be left as quickly as it is made, for as long as the address leads to the replica.
+    retryStrategy: (times) => reconnectMs(isReplica ? Number.POSITIVE_INFINITY : times),
+    // Asked about every error. Redis keeps connections when it is demoted: only a new one leads to where the primary is now.
+    reconnectOnError({ message }) {
+      // One farewell is enough: the library gives each its own timer and listener.
+      if (!replicaSays.test(message) || !redis.stream.writable) return false
+      isReplica = true
+      problem = message
+      return true
+    },
   }
   const redis = new Redis({ ...options, replyMapping: 'legacy' })
   redis.on('error', (error: Error) => {
@@ -80,6 +90,7 @@ export function connect(context: ConnectionContext, url: string, role: string): 
   redis.on('connect', () => watchForSilence(redis, clock))
   let reported = false
   redis.on('ready', () => {
+    isReplica = false
     reported = false
     telemetry.emit('redis.connected', { connection: role })
   })
@@ -123,6 +134,8 @@ export function connect(context: ConnectionContext, url: string, role: string): 
   }
 }
 
+const reconnectMs = (times: number): number => Math.min(25 * 2 ** times, maxReconnectMs) * (0.5 + Math.random())
+
 /** Looks at what was heard, not at the socket's own timer: that one starts anew with everything that is written. */
 function watchForSilence(redis: Redis, clock: Clock): void {
   const { stream } = redis
@@ -151,6 +164,7 @@ function watchForSilence(redis: Redis, clock: Clock): void {
 
 const lostConnection =
   /^(Connection is closed|Stream isn't writeable|Reached the max retries per request|Command aborted)/
+const replicaSays = /^(READONLY|MASTERDOWN)\b/
 const notNow = /^(LOADING|READONLY|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|BUSY|MISCONF|NOREPLICAS|UNBLOCKED)\b/
 
 /** A lost connection, or a server that is not ready: the same command may succeed later. */

@@ -50,6 +50,7 @@ export async function putSubscription(
     const reply = await context.put({ name, definition: writeDefinition(definition), force, starts })
     if (reply.kind === 'elsewhere')
       throw BusbarError.of('SUBSCRIPTION_CHANGED_ELSEWHERE', { name: shown(name), minutes: guardMs / 60_000 })
+    if (reply.kind === 'taken') throw nameTaken(name, reply.by)
     if (reply.kind === 'removing') {
       await finishRemoval(context, name, reply.removal)
       continue
@@ -62,6 +63,10 @@ export async function putSubscription(
     return { change: reply.kind, subscription }
   }
 }
+
+/** A name is one subscription's. */
+export const nameTaken = (name: string, kind: string): BusbarError =>
+  BusbarError.of('SETTING_INVALID', { problems: [`${shown(name)} is the name of a ${kind}: take another one`] })
 
 /** Answers whether there was one. */
 export async function removeSubscription(context: ChangeContext, name: string): Promise<boolean> {

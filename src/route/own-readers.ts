@@ -140,9 +140,11 @@ export class OwnReaders {
   }
 
   #deliveriesFor(served: ReadonlyMap<Subscription, Own>, { entries }: RawPage, after: number, upTo: number) {
-    const { table } = this.#context
-    return deliveriesOf({ entries, after, upTo }, (tenant, type) =>
-      table.match(tenant, type).filter((subscription) => served.has(subscription)),
+    const { table, partition, unroutable } = this.#context
+    return deliveriesOf(
+      { entries, after, upTo },
+      (tenant, type) => table.match(tenant, type).filter((subscription) => served.has(subscription)),
+      (seq) => unroutable(partition, seq),
     )
   }
 

@@ -34,4 +34,6 @@ export interface PartitionContext {
   /** There is something to commit. */
   commitSoon(run: RoutedPartition): void
   commitNow(run: RoutedPartition): void
+  /** A record of the log that no store can be given. */
+  unroutable(partition: number, seq: number): void
 }

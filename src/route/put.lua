@@ -19,6 +19,7 @@
 -- Replies {'created', revision, born, seq…}  the seqs: where it is, for each partition
 --         {'changed', revision, born, seq…}
 --         {'same', revision, born, seq…}     the definition is equal: nothing was written
+--         {'taken', kind}                    the name is that of a subscription of another kind: nothing was written
 --         {'elsewhere'}                      the definition was replaced a short while ago: nothing was written
 --         {'removing', mark}                 the store of this name is still being taken away: nothing was written
 --
@@ -45,6 +46,11 @@ if mark then return {'removing', mark} end
 local stored = redis.call('HGET', subscriptions, name)
 local revision, born, before
 if stored then revision, born, before = string.match(stored, '^(%d+) (%d+) (.*)$') end
+
+if stored then
+  local kind = cjson.decode(before).kind
+  if kind ~= cjson.decode(definition).kind then return {'taken', kind} end
+end
 
 local function matches_nothing(text) return cjson.decode(text).match == cjson.null end
 

@@ -229,7 +229,8 @@ export class RoutedPartition {
     if (this.#state !== 'routing' || this.#riders === 0) return false
     const stretch = this.#takeHint() ?? (this.#mayHaveMore ? await this.#readMain() : undefined)
     if (!stretch || this.#state !== 'routing') return false
-    const calls = this.#context.stores.send(this.partition, deliveriesOf(stretch, this.#ridersFor))
+    const deliveries = deliveriesOf(stretch, this.#ridersFor, (seq) => this.#context.unroutable(this.partition, seq))
+    const calls = this.#context.stores.send(this.partition, deliveries)
     if (calls.length > 0) await this.#context.stores.wait(calls)
     if (this.#state !== 'routing') return false
     for (const call of calls) if (call.outcome !== 'accepted') this.#leaveBehind(call)

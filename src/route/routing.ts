@@ -36,6 +36,9 @@ export class Routing {
   #toBegin = new Set<RoutedPartition>()
   #loading: Promise<unknown> = Promise.resolve()
   #next: Promise<Loaded> | undefined
+  #hasUnroutable = false
+  /** The last version that could not be taken. */
+  #refused = 0
 
   constructor(context: RoutingContext) {
     this.#context = context
@@ -63,6 +66,7 @@ export class Routing {
         load: (beginning) => this.load(beginning),
         commitSoon: (of) => this.#commits.soon(of),
         commitNow: (of) => void this.#commits.now(of),
+        unroutable: (partition, seq) => this.#unroutable(partition, seq),
       },
       grant,
     )
@@ -110,13 +114,31 @@ export class Routing {
     // What it said before it began again would otherwise be written after it was told where everyone is.
     if (beginning.size > 0) await this.#commits.quiet()
     const loaded = await this.#context.load(this.table.version)
-    const changed = this.table.take(loaded)
-    if (changed.length > 0) this.#context.changed?.(this.table)
+    const changed = this.#take(loaded)
     for (const run of this.#runs.values()) {
       if (beginning.has(run)) run.begin(loaded, this.table.all())
       else run.take(loaded, changed)
     }
+    // Last: were it to throw, the partitions would never hear of what the table has taken.
+    if (changed.length > 0) this.#context.changed?.(this.table)
     return loaded
+  }
+
+  /** What cannot be taken is tried again with every commit; it is said once. */
+  #take(loaded: Loaded): string[] {
+    try {
+      return this.table.take(loaded)
+    } catch (error) {
+      if (this.#refused !== loaded.version) this.#context.telemetry.emit('route.failed', { problem: String(error) })
+      this.#refused = loaded.version
+      throw error
+    }
+  }
+
+  /** Who writes such a record writes many: one is said, and fsck finds them all. */
+  #unroutable(partition: number, seq: number): void {
+    if (!this.#hasUnroutable) this.#context.telemetry.emit('route.unroutable', { partition, seq })
+    this.#hasUnroutable = true
   }
 
   #committed(run: RoutedPartition, said: SaidRoute, words: Committed['words'][number]): void {

@@ -34,10 +34,12 @@ export interface Removal {
 export type PutReply =
   | { kind: 'created' | 'changed' | 'same'; revision: number; born: number; seqs: readonly number[] }
   | { kind: 'elsewhere' }
+  /** By a subscription of another kind. */
+  | { kind: 'taken'; by: string }
   | { kind: 'removing'; removal: Removal }
 
 type RawRemoving = ['removing', mark: string]
-type RawPut = ['created' | 'changed' | 'same', ...string[]] | ['elsewhere'] | RawRemoving
+type RawPut = ['created' | 'changed' | 'same', ...string[]] | ['elsewhere'] | ['taken', by: string] | RawRemoving
 
 export const putScript = defineScript({
   file: new URL('./put.lua', import.meta.url),
@@ -61,6 +63,7 @@ export const putScript = defineScript({
   ],
   reply: (raw: RawPut): PutReply => {
     if (raw[0] === 'elsewhere') return { kind: raw[0] }
+    if (raw[0] === 'taken') return { kind: raw[0], by: raw[1] }
     if (raw[0] === 'removing') return { kind: raw[0], removal: readRemoval(raw[1]) }
     const [kind, ...numbers] = raw
     const [revision, born, ...seqs] = numbers.map(Number)

@@ -36,23 +36,42 @@ export class RouteTable {
     return this.#patterns.match(tenant, type)
   }
 
-  /** Answers the names of those that are new, changed or gone. */
-  take({ whole, version, definitions }: Loaded): string[] {
-    this.#version = version
+  /** Answers the names of those that are new, changed or gone. All of it is taken, or nothing: then it is asked for again. */
+  take(loaded: Loaded): string[] {
+    const changed = this.#changedIn(loaded)
+    const rows = this.#rowsOf(changed, loaded.definitions)
+    for (const [name, row] of rows) {
+      this.#rows.get(name)?.drop()
+      if (row) this.#rows.set(name, row)
+      else this.#rows.delete(name)
+    }
+    this.#version = loaded.version
+    return changed
+  }
+
+  #changedIn({ whole, definitions }: Loaded): string[] {
     const changed: string[] = []
     for (const [name, definition] of definitions)
       if (this.get(name)?.revision !== definition?.revision) changed.push(name)
     if (whole) for (const name of this.#rows.keys()) if (!definitions.has(name)) changed.push(name)
-    for (const name of changed) this.#put(name, definitions.get(name))
     return changed
   }
 
-  #put(name: string, subscription: Subscription | undefined): void {
-    this.#rows.get(name)?.drop()
-    this.#rows.delete(name)
-    if (!subscription) return
+  /** A later version may have stored a pattern that this one cannot read. */
+  #rowsOf(names: readonly string[], definitions: Loaded['definitions']): Map<string, Row | undefined> {
+    const rows = new Map<string, Row | undefined>()
+    try {
+      for (const name of names) rows.set(name, this.#rowOf(definitions.get(name)))
+      return rows
+    } catch (error) {
+      for (const row of rows.values()) row?.drop()
+      throw error
+    }
+  }
+
+  #rowOf(subscription: Subscription | undefined): Row | undefined {
+    if (!subscription) return undefined
     const { match } = subscription
-    const drop = match === null ? () => undefined : this.#patterns.add(match, subscription)
-    this.#rows.set(name, { subscription, drop })
+    return { subscription, drop: match === null ? () => undefined : this.#patterns.add(match, subscription) }
   }
 }

@@ -53,6 +53,10 @@ export const telemetryTable = {
   'route.lost': ['debug', 'A router has let a partition go, or lost it.'],
   'route.failed': ['error', 'Something unexpected keeps a partition from being routed; it is tried again.'],
   'route.gap': ['error', 'Retention passed a subscription: events between two positions were not routed.'],
+  'route.unroutable': [
+    'error',
+    'A record of the log is not what an event must be: no queue and no webhook gets it. Said of the first; `fsck` finds all.',
+  ],
   'sink.behind': ['warn', 'A store refused events or did not answer: it is tried by itself, the others go on.'],
   'sink.caught-up': ['info', 'A store that was behind has everything again.'],
   'sink.remade': ['error', 'The store of a subscription was not there: it was made again, empty.'],

@@ -27,6 +27,23 @@ test('run() again after a failed run() starts what was declared', async () => {
   await eventually(() => expect(seen).toEqual(['1']))
 })
 
+test('run() again after a failed run() starts the worker of a queue that was not there, and lets nobody wait for it', async () => {
+  const bus = testBus({ group: quickGroup, partitions: 1 })
+  const seen: unknown[] = []
+  await bus.queues.put('a', {})
+  await bus.queues.put('b', {})
+  const [a, b] = [await bus.queues.open('a'), await bus.queues.open('b')]
+  bus.work([{ name: 'a' }, { name: 'b' }], ({ data }) => void seen.push(data))
+  await a.send(1)
+  await bus.queues.remove('b')
+  await expect(bus.run({ signals: false })).rejects.toMatchObject({ code: 'SUBSCRIPTION_NOT_FOUND' })
+  await eventually(() => expect(seen).toEqual([1]))
+  await bus.queues.put('b', {})
+  await bus.run({ signals: false })
+  await b.send(2)
+  await eventually(() => expect(seen).toEqual([1, 2]))
+})
+
 test('only: nothing else that was declared is started', async () => {
   const bus = testBus({ group: quickGroup, partitions: 1 })
   let ran = 0

@@ -6,6 +6,18 @@ import { testBus } from '../support/bus.ts'
 import { startProxy } from '../support/proxy.ts'
 
 describe('a sent item', () => {
+  test('[Q23] is stored by whichever of the ways that a process has to a queue', async () => {
+    const bus = testBus() as Bus
+    await bus.queues.put('mail', {})
+    const opened = await bus.queues.open('mail')
+    const ids = [(await opened.send(1)).id, (await opened.send(2)).id]
+    const declared = bus.queue('mail')
+    ids.push((await declared.send(3)).id, (await declared.send(4)).id, (await opened.send(5)).id)
+    const { items } = await declared.claim({ max: 9 })
+    expect(items.map(({ event }) => event.data)).toEqual([1, 2, 3, 4, 5])
+    expect(items.map(({ id }) => id)).toEqual(ids)
+  })
+
   test('[Q23] with a delay is not given before it is due, then it is', async () => {
     const queue = testBus().queue('mail')
     const { due } = await queue.send('later', { delay: 150 })

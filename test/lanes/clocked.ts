@@ -68,8 +68,9 @@ export async function clockedStore({
   }
   const settle = (token: string, ids: readonly string[], outcome: Outcome) =>
     runScript(redis, settleScript, { ...ground(), settlements: ids.map((id) => ({ token, id, outcome })) })
-  const settleAll = (token: string, of: number) => {
-    const settlement: Settlement = { token, id: 'not-named', outcome: { kind: 'ack' }, of }
+  /** Only the first is named. */
+  const settleAll = (token: string, [first]: readonly string[], of: number) => {
+    const settlement: Settlement = { token, id: first!, outcome: { kind: 'ack' }, of }
     return runScript(redis, settleScript, { ...ground(), settlements: Array(of).fill(settlement) })
   }
   return {

@@ -112,7 +112,7 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
       ],
       ['the rate is never used up', 'return math.min(most, left), left < most', 'return most, false'],
       ['nobody hears when there is more of the rate', 'if is_paced then first = math.min(first, more_at) end', ''],
-      ['a changed rate waits for the old one', 'at_once > 0 and paced_until > now + at_once', 'false'],
+      ['a changed rate waits for the old one', 'store_every > 0 and paced_until > now + store_at_once', 'false'],
     ],
   ],
   [

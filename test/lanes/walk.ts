@@ -297,7 +297,7 @@ export class Walk {
     const of = held.length + tooMany
     if (of === 0) return
     const outcome = { kind: 'ack' } as const
-    const settlements = Array.from({ length: of }, () => ({ token, id: 'not-named', outcome, of }))
+    const settlements = Array.from({ length: of }, () => ({ token, id: held[0] ?? 'none', outcome, of }))
     if (tooMany === 0) this.#reference.settle(token, held, outcome)
     const reply = await this.#run(settleScript, { ...this.#ground, settlements })
     same(reply.kind === 'settled' && reply.stale.length, tooMany === 0 ? 0 : of)

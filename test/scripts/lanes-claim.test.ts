@@ -362,17 +362,19 @@ describe('settle.lua', () => {
     expect(await store.stored()).toEqual(stored)
   })
 
-  test('all: a whole lease is done without naming its items; one that holds another number is stale and stays', async () => {
+  test('all: a whole lease is done without naming its items; one that holds another number, or others, is stale and stays', async () => {
     const store = await clockedStore()
     await store.send('a', { times: 4 })
     const [whole, part] = [await store.take(2), await store.take(2)]
     await store.settle(part.token, [part.ids[0]!], { kind: 'ack' })
     const before = await store.stored()
-    expect(await store.settleAll(part.token, 2)).toEqual({ kind: 'settled', stale: [0, 1] })
+    expect(await store.settleAll(part.token, part.ids, 2)).toEqual({ kind: 'settled', stale: [0, 1] })
     expect(await store.stored()).toEqual(before)
-    expect(await store.settleAll(whole.token, 2)).toEqual({ kind: 'settled', stale: [] })
-    expect(await store.settleAll(part.token, 1)).toEqual({ kind: 'settled', stale: [] })
-    expect(await store.settleAll(whole.token, 2)).toEqual({ kind: 'settled', stale: [0, 1] })
+    expect(await store.settleAll(whole.token, part.ids, 2)).toEqual({ kind: 'settled', stale: [0, 1] })
+    expect(await store.stored()).toEqual(before)
+    expect(await store.settleAll(whole.token, whole.ids, 2)).toEqual({ kind: 'settled', stale: [] })
+    expect(await store.settleAll(part.token, part.ids.slice(1), 1)).toEqual({ kind: 'settled', stale: [] })
+    expect(await store.settleAll(whole.token, whole.ids, 2)).toEqual({ kind: 'settled', stale: [0, 1] })
     expect(await store.counts()).toEqual({ in: 4, out: 4 })
     expect((await store.stored()).leases).toEqual({})
   })

@@ -193,6 +193,16 @@ describe('a rate', () => {
     expect(await store.take(9)).toMatchObject({ items: { length: 4 } })
   })
 
+  test('of the queue is not waited for longer than it can take, when the clock is set back', async () => {
+    const store = await clockedStore({ limits: { rate: { max: 2, perMs: 1_000 } } })
+    await store.send('a', { times: 5 })
+    expect((await store.take(5)).ids).toHaveLength(2)
+    store.pass(-600_000)
+    expect((await store.take(5)).ids).toHaveLength(0)
+    store.pass(1_000)
+    expect((await store.take(5)).ids).toHaveLength(2)
+  })
+
   test('an empty look costs nothing of it', async () => {
     const store = await clockedStore({ limits: { rate: second(2), ratePerTenant: second(2) } })
     for (let n = 0; n < 10; n += 1) expect((await store.take(9)).ids).toEqual([])

@@ -1,7 +1,7 @@
 /** Every reply of the scripts of operations, and what they keep for how long. */
 import { describe, expect, test } from 'vitest'
 import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
-import { forgetEnded } from '../../src/lanes/forget.ts'
+import { forgetEnded, queuesWithEnded } from '../../src/lanes/forget.ts'
 import { routedItem } from '../../src/lanes/item.ts'
 import type { Track } from '../../src/lanes/operation.ts'
 import { dropScript, operationsScript } from '../../src/lanes/scripts.ts'
@@ -35,7 +35,7 @@ describe('a whole lease that is done', () => {
     const ids = await store.send('a', { times: 3 })
     const { token } = await store.take(3)
     const settlements = [2, 0, 1].map((at) => ({
-      ...{ token, id: 'not-named', of: 3, at, outcome: { kind: 'done', output: at === 1 ? '' : `"${at}"` } as const },
+      ...{ token, id: ids[at]!, of: 3, at, outcome: { kind: 'done', output: at === 1 ? '' : `"${at}"` } as const },
     }))
     const settle = () => runScript(store.redis, settleScript, { ...store.ground(), settlements })
     expect(await settle()).toEqual({ kind: 'settled', stale: [] })
@@ -60,9 +60,9 @@ describe('a whole lease that is done', () => {
     const again = await store.take(1)
     expect(again.ids).toEqual([tried])
     store.pass(7)
-    await store.settleAll(token, 2)
-    await store.settleAll(again.token, 1)
-    await store.settleAll('own', 1)
+    await store.settleAll(token, ids, 2)
+    await store.settleAll(again.token, again.ids, 1)
+    await store.settleAll('own', [extended!], 1)
     const rows = await Promise.all([tried, back, first, extended].map((id) => store.operation(id!)))
     expect(rows.map((row) => [row!.state, row!.attempts, row!.version, row!.endedMs - row!.beganMs])).toEqual([
       ['succeeded', 2, 5, 7],
@@ -376,11 +376,37 @@ describe('forget.lua', () => {
       ['q1', 100],
     ])
     const all = await forgetEnded(redis, queues, async () => false)
-    expect(all.isMore).toBe(false)
+    expect(all.left.size).toBe(0)
     expect([...all.operations]).toEqual([
       ['q0', 150],
       ['q1', 150],
     ])
+  })
+
+  test('however many queues there are: each gets its turn, in one go or in several', async () => {
+    const [idle, last] = await Promise.all([clockedStore(), trackedStore()])
+    await last.send('a', { times: 3 })
+    const { token, ids } = await last.take(3)
+    await last.settle(token, ids.slice(0, 2), { kind: 'ack' })
+    const { redis } = last
+    const many = Array.from({ length: 1_100 }, (_, i) => [`idle${i}`, idle.keys] as const)
+    let looks = 0
+    const first = await forgetEnded(redis, new Map([...many, ['last', last.keys]]), async () => ++looks > 300)
+    expect([...first.operations]).toEqual([])
+    expect(first.left.size).toBe(801)
+    const rest = await forgetEnded(redis, first.left, async () => false)
+    expect([...rest.operations]).toEqual([['last', 2]])
+    expect(rest.left.size).toBe(0)
+  })
+
+  test('only queues that keep what has ended need be asked', async () => {
+    const { redis, namespace, keys, send, take, settle } = await trackedStore()
+    const found = () => queuesWithEnded(redis, namespace, ['other', 'mail'])
+    await send('a')
+    expect([...(await found())]).toEqual([])
+    const { token, ids } = await take(1)
+    await settle(token, ids, { kind: 'ack' })
+    expect([...(await found())]).toEqual([['mail', keys]])
   })
 })
 

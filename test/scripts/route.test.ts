@@ -2,7 +2,7 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { routeKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
-import { writeDefinition } from '../../src/route/definition.ts'
+import { type Definition, writeDefinition } from '../../src/route/definition.ts'
 import {
   commitScript,
   type Place,
@@ -14,7 +14,8 @@ import {
 } from '../../src/route/scripts.ts'
 import { freshNamespace, plainRedis } from '../support/bus.ts'
 
-const definitionOf = (match: string | null) => writeDefinition({ kind: 'queue', match, options: {} })
+const definitionOf = (match: string | null, kind = 'queue') =>
+  writeDefinition({ kind, match, options: {} } as Definition)
 const guardMs = 600_000
 
 /** A registry of its own with two partitions, at a time that only the test moves. */
@@ -31,9 +32,13 @@ function registry() {
     pass: (ms: number) => {
       nowMs += ms
     },
-    put: (name: string, match: string | null, { start = [10, 20], lasts = [10, 20], force = false } = {}) =>
+    put: (
+      name: string,
+      match: string | null,
+      { start = [10, 20], lasts = [10, 20], force = false, kind = 'queue' } = {},
+    ) =>
       runScript(redis, putScript, {
-        ...{ keys, nowUs: nowUs(), name, definition: definitionOf(match) },
+        ...{ keys, nowUs: nowUs(), name, definition: definitionOf(match, kind) },
         ...{ force, guardMs, starts: start.map((at, p) => ({ at, last: lasts[p]! })) },
       }),
     remove: (name: string) => runScript(redis, removeScript, { keys, nowUs: nowUs(), name, partitions: 2 }),
@@ -93,6 +98,14 @@ describe('put', () => {
     expect(await put('q', 'a')).toMatchObject({ kind: 'same' })
     pass(guardMs)
     expect(await put('q', 'c')).toMatchObject({ kind: 'changed' })
+  })
+
+  test('a name is of one kind, as long as it is there', async () => {
+    const { put, table } = registry()
+    await put('q', 'a')
+    const before = await table(0)
+    expect(await put('q', 'a', { kind: 'webhook', force: true })).toEqual({ kind: 'taken', by: 'queue' })
+    expect(await table(0)).toEqual(before)
   })
 
   test('one that matches nothing is nowhere, and begins with what comes next when that changes', async () => {

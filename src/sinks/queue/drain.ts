@@ -1,6 +1,6 @@
 /**
- * Working until nothing is left: everything that was published before is routed, and no queue worked on here has an item that
- * waits for its turn or is held, by whomever.
+ * Working until nothing is left: everything that was published before is routed to the queues worked on here, and none of them has
+ * an item that waits for its turn or is held, by whomever.
  *
  * What waits for a later time (a delay, a retry, a throttled tenant) is left, and so is what cannot be given: of a paused queue, of a tenant that is
  * paused or has weight 0, of a parked object. What a handler of this process publishes counts as published before.
@@ -43,8 +43,9 @@ export interface DrainContext {
 }
 
 const lookMs = 50
-// Of what waits for a time, so many are looked at for tenants that wait for their rate.
+// Of what waits for a time, so many are looked at together with the rest.
 const lookedAt = 100
+const perScan = 1_000
 
 /** Resolves with what is left; early, with what there is, when the signal fires. */
 export async function whenDrained(context: DrainContext): Promise<Left[]> {
@@ -102,8 +103,21 @@ async function stateOf(redis: Redis, namespace: Namespace, queue: string, toldMs
   const dueAt = due.length > 0 ? Number(due[1]) : null
   const now = toldMs ?? Number(seconds) * 1_000 + Math.floor(Number(us) / 1_000)
   // The next claim brings back what is due; and whoever has only used up its rate gives more in a while.
+  const isReady = turns > 0 || (dueAt !== null && dueAt <= now)
   const pacedAt = now + Math.ceil(laneEveryMs(stored[4] ?? ''))
-  const isPaced = due.some((name, i) => name.startsWith(throttleMark) && Number(due[i + 1]) <= pacedAt)
-  const canGive = !paused && (turns > 0 || (dueAt !== null && dueAt <= now) || (waiting > 0 && isPaced))
+  const canGive = !paused && (isReady || (waiting > 0 && (await isPaced(redis, keys.later, due, pacedAt))))
   return { queue, waiting, later, dueAt, behind, parked, paused, held, isEmpty: held === 0 && !canGive }
 }
+
+/** Whether a tenant waits until then at most; `first` is what comes first of all that waits for a time. */
+async function isPaced(redis: Redis, later: string, first: readonly string[], untilMs: number): Promise<boolean> {
+  if (hasMark(first, untilMs)) return true
+  if (first.length < 2 * lookedAt || Number(first.at(-1)) > untilMs) return false
+  // Retries are due before every tenant. Not by rank: what goes meanwhile would move a tenant to where was looked already.
+  const pages = redis.zscanStream(later, { match: `${throttleMark}*`, count: perScan }) as AsyncIterable<string[]>
+  for await (const page of pages) if (hasMark(page, untilMs)) return true
+  return false
+}
+
+const hasMark = (scored: readonly string[], untilMs: number): boolean =>
+  scored.some((name, i) => name.startsWith(throttleMark) && Number(scored[i + 1]) <= untilMs)

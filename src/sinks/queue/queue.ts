@@ -214,9 +214,9 @@ export class QueueDoor {
   }
 
   #openOn(ground: QueueGround): Open {
-    const { stores, start, maxWaiting, maxWaitingBytes } = ground
+    const { stores, randomness, maxWaiting, maxWaitingBytes } = ground
     const store = stores.of(this.name)
-    const sender = new Sender(ground, { queue: this.name, process: start, store, maxWaiting, maxWaitingBytes })
+    const sender = new Sender(ground, { name: randomness.id(), queue: this.name, store, maxWaiting, maxWaitingBytes })
     return { ground, store, sender, settler: new Settler(ground, this.name, store) }
   }
 

@@ -6,7 +6,7 @@
 
 import { BusbarError, shown } from '../../errors.ts'
 import { queueKeys } from '../../redis/keys.ts'
-import type { Put } from '../../route/change.ts'
+import { nameTaken, type Put } from '../../route/change.ts'
 import type { SubscriptionFacts, Subscriptions } from '../../route/subscriptions.ts'
 import { inGroups } from '../../runtime/in-groups.ts'
 import {
@@ -90,7 +90,7 @@ export class Queues {
     return door
   }
 
-  /** The door to a queue that is known to be registered. One for each: a second sender would count its flushes anew. */
+  /** The door to a queue that is known to be registered. */
   open(name: string): QueueDoor {
     const known = this.#declared.get(name)?.door ?? this.#opened.get(name)
     if (known) return known
@@ -241,7 +241,10 @@ export class Queues {
   }
 }
 
-const definedBy = ({ options, revision }: SubscriptionFacts): Defined => ({ settings: settingsOf(options), revision })
+function definedBy({ name, kind, options, revision }: SubscriptionFacts): Defined {
+  if (kind !== 'queue') throw nameTaken(name, kind)
+  return { settings: settingsOf(options), revision }
+}
 
 /** A queue is in the table before its store is made: whoever puts it is about to, or else a router will. Whether it has come. */
 async function isMade({ namespace, connection, network, repeated }: QueueGround, name: string): Promise<boolean> {

@@ -1,7 +1,7 @@
 /**
  * Sends items straight into one queue: what comes while one flush has no answer goes together in the next.
  *
- * A flush carries the process and a number; one without an answer is sent again under its number, so a cut connection
+ * A flush carries the sender's name and a number; one without an answer is sent again under its number, so a cut connection
  * neither doubles nor reorders. What waits is bounded (BUSY). A call whose deadline passes before it was sent is NOT_STORED,
  * after that OUTCOME_UNKNOWN.
  */
@@ -35,8 +35,9 @@ export interface SenderContext {
 }
 
 export interface SenderOptions {
+  /** Nobody else's: a process may have two senders for one queue. */
+  name: string
   queue: string
-  process: string
   store: LaneStore
   maxWaiting: number
   maxWaitingBytes: number
@@ -131,13 +132,13 @@ export class Sender {
   }
 
   async #untilAnswered(n: number): Promise<void> {
-    const { store, process } = this.#options
+    const { store, name } = this.#options
     const flight = this.#flight
     const items = flight.map(({ item }) => item)
     const shown = shownOf(flight)
     while (flight.some(({ settled }) => !settled)) {
       try {
-        return this.#answered(flight, await store.send({ process, n, items, shown }))
+        return this.#answered(flight, await store.send({ process: name, n, items, shown }))
       } catch (error) {
         if (!mayPass(error)) return this.#failAll(flight, refusalOf(error))
         await this.#pause()

@@ -141,6 +141,10 @@ export class Source {
     return (this.#dry || this.#ended) && this.#claims.size === 0
   }
 
+  get isStarted(): boolean {
+    return this.#started
+  }
+
   async start(): Promise<void> {
     const { store, isNamed, worker, start } = this.#options
     const { hints, connection } = this.#context

@@ -77,8 +77,16 @@ export class QueueWorker {
     this.#settings = settings
   }
 
+  /** Called again after it has failed, it starts what has not started yet. */
   async start(ground: WorkerGround): Promise<void> {
-    if (this.#ground || this.#closing) return
+    if (this.#closing) return
+    if (!this.#ground) this.#sitDown(ground)
+    const missing = this.#seats.filter(({ source }) => !source.isStarted)
+    await Promise.all(missing.map(({ source }) => source.start()))
+    this.#pump()
+  }
+
+  #sitDown(ground: WorkerGround): void {
     this.#ground = ground
     this.#pace = new Pace(this.#capacity, ground.network.monotonicMs())
     const { worker, start, isNamed } = ground
@@ -91,8 +99,6 @@ export class QueueWorker {
       })
       return seat
     })
-    await Promise.all(this.#seats.map(({ source }) => source.start()))
-    this.#pump()
   }
 
   /** How many handlers have begun. */
@@ -217,7 +223,7 @@ export class QueueWorker {
         return true
       }
       // It has more, on its way: who passes it over gives its turn to the others.
-      if (!source.isDry) return false
+      if (source.isStarted && !source.isDry) return false
       seat.credit = 0
       this.#turn = (this.#turn + 1) % this.#seats.length
       passed += 1

@@ -8,7 +8,7 @@
 import { BusbarError, shown } from '../../errors.ts'
 import type { Connection } from '../../redis/connection.ts'
 import type { Hints } from '../../redis/hints.ts'
-import type { Put } from '../../route/change.ts'
+import { nameTaken, type Put } from '../../route/change.ts'
 import type { Subscriptions } from '../../route/subscriptions.ts'
 import type { Clock, Randomness } from '../../runtime/clock.ts'
 import { inGroups } from '../../runtime/in-groups.ts'
@@ -122,7 +122,7 @@ export class Webhooks {
 
   async #put(name: string, { match, settings, from, force }: CheckedWebhook): Promise<Put> {
     await this.checkTarget(settings.url)
-    await this.#refuseOtherKind(name, settings.parallel)
+    await this.#refuseOtherParallel(name, settings.parallel)
     const definition = { name, kind: 'webhook' as const, match, options: { ...settings } }
     return this.#options.subscriptions.put(definition, { from, force })
   }
@@ -134,18 +134,14 @@ export class Webhooks {
     })
   }
 
-  /** A name is one subscription's; and what waits in other sequences would have to be divided anew. */
-  async #refuseOtherKind(name: string, parallel: number): Promise<void> {
+  /** What waits in other sequences would have to be divided anew. */
+  async #refuseOtherParallel(name: string, parallel: number): Promise<void> {
     const stored = await this.#options.subscriptions.stored(name)
     if (!stored) return
-    const refuse = (problem: string) => {
-      throw BusbarError.of('SETTING_INVALID', { problems: [problem] })
-    }
-    if (stored.kind !== 'webhook') refuse(`${shown(name)} is the name of a ${stored.kind}: take another one`)
+    if (stored.kind !== 'webhook') throw nameTaken(name, stored.kind)
     const its = settingsOf(stored.options).parallel
-    if (its !== parallel)
-      refuse(
-        `webhook ${shown(name)} has parallel: ${its}, and keeps it, or its events would overtake each other: say the same, take another name, or remove it first`,
-      )
+    if (its === parallel) return
+    const problem = `webhook ${shown(name)} has parallel: ${its}, and keeps it, or its events would overtake each other: say the same, take another name, or remove it first`
+    throw BusbarError.of('SETTING_INVALID', { problems: [problem] })
   }
 }
