@@ -38,14 +38,17 @@ const dressed = (names: Iterable<string>, between: string): string =>
 const known = new Map<string, Redactor>()
 // Queues have few lists, and mostly the same.
 const mostKnown = 1_000
+// Asked for with every item, and mostly by the same list.
+const knownByList = new WeakMap<readonly string[], Redactor>()
 
 export function redactorOf(names: readonly string[]): Redactor {
-  const key = names.join('\n')
-  const made = known.get(key)
+  const made = knownByList.get(names)
   if (made) return made
+  const key = names.join('\n')
+  const redactor = known.get(key) ?? createRedactor(names)
   if (known.size >= mostKnown) known.clear()
-  const redactor = createRedactor(names)
   known.set(key, redactor)
+  knownByList.set(names, redactor)
   return redactor
 }
 
