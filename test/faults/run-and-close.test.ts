@@ -33,7 +33,7 @@ test('run() again after a failed run() starts the worker of a queue that was not
   await bus.queues.put('a', {})
   await bus.queues.put('b', {})
   const [a, b] = [await bus.queues.open('a'), await bus.queues.open('b')]
-  bus.work([{ name: 'a' }, { name: 'b' }], ({ data }) => void seen.push(data))
+  bus.work([{ name: 'b' }, { name: 'a' }], ({ data }) => void seen.push(data))
   await a.send(1)
   await bus.queues.remove('b')
   await expect(bus.run({ signals: false })).rejects.toMatchObject({ code: 'SUBSCRIPTION_NOT_FOUND' })
