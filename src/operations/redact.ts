@@ -81,7 +81,6 @@ function createRedactor(names: readonly string[]): Redactor {
     return from === 0 ? message : shown + message.slice(from)
   }
   const json = (written: string): string => {
-    if (isEmpty || !suspicion.test(written)) return written
     let hides = false
     const without = JSON.parse(written, (name: string, each: unknown): unknown => {
       const shown = secrets.has(plain(name)) ? redacted : typeof each === 'string' ? text(each) : each
@@ -93,7 +92,14 @@ function createRedactor(names: readonly string[]): Redactor {
   const fitting = (written: string, what: string, most: number): string => {
     const bytes = written.length * 3 > most ? Buffer.byteLength(written) : 0
     if (bytes > most) return omitted(`${what} of ${bytes} bytes; at most ${most} are kept`)
-    return isDeep(written) ? omitted(`${what} that is nested more than ${mostLevels} levels deep`) : json(written)
+    if (isDeep(written)) return omitted(`${what} that is nested more than ${mostLevels} levels deep`)
+    if (isEmpty || !suspicion.test(written)) return written
+    try {
+      return json(written)
+    } catch {
+      // Of another publisher: whoever handles it says what is wrong with it.
+      return omitted(`${what} that is not JSON`)
+    }
   }
   return {
     list: isEmpty ? '0' : listName(secrets),
