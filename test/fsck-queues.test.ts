@@ -511,9 +511,10 @@ describe('the operations of a tracked queue', () => {
     const nameOf = (id: string) => id.slice('mail.'.length)
     const ops = operationKeys(bus.namespace, 'mail')
     const redis = plainRedis()
-    /** Another state in its record. */
+    /** Another state in its record; one that has only entered has that of the running one. */
     const says = async (id: string, state: number) => {
-      const record = (await redis.hgetBuffer(ops.ops, nameOf(id)))!
+      const record = ((await redis.hgetBuffer(ops.ops, nameOf(id))) ??
+        (await redis.hgetBuffer(ops.ops, nameOf(ids.running))))!
       record[0] = state
       await redis.hset(ops.ops, nameOf(id), record)
     }
@@ -537,13 +538,16 @@ describe('the operations of a tracked queue', () => {
     [
       'is there of an item that is gone',
       'operations',
-      async ({ redis, ops, nameOf, queued }) => {
-        await redis.hset(ops.ops, 'ghost', (await redis.hgetBuffer(ops.ops, nameOf(queued)))!)
-        await redis.hset(ops.opItems, 'ghost', (await redis.hget(ops.opItems, nameOf(queued)))!)
-      },
+      async ({ redis, ops, nameOf, queued }) =>
+        redis.hset(ops.opItems, 'ghost', (await redis.hget(ops.opItems, nameOf(queued)))!),
       'it is queued, but its item is gone',
     ],
-    ['is no state', 'operations', ({ says, queued }) => says(queued, 9), 'its record cannot be read'],
+    [
+      'is no state',
+      'operations',
+      ({ says, queued }) => says(queued, 9),
+      'its record, or what it is about, cannot be read',
+    ],
     [
       'cannot be read',
       'operations',
@@ -558,16 +562,22 @@ describe('the operations of a tracked queue', () => {
       'it is not there',
     ],
     [
-      'is not there, but what it is about',
+      'is about something that cannot be read',
       'operations',
       ({ redis, ops }) => redis.hset(ops.opItems, 'x', 'y'),
-      'it is not there',
+      'cannot be read',
     ],
     [
       'is about nothing',
       'operations',
-      ({ redis, ops, nameOf, queued }) => redis.hdel(ops.opItems, nameOf(queued)),
+      ({ redis, ops, nameOf, running }) => redis.hdel(ops.opItems, nameOf(running)),
       'cannot be read',
+    ],
+    [
+      'waits, and nothing is known of it',
+      'operation-index',
+      ({ redis, ops, nameOf, queued }) => redis.hdel(ops.opItems, nameOf(queued)),
+      'which is not there',
     ],
     [
       'stands elsewhere in the index',
@@ -592,16 +602,15 @@ describe('the operations of a tracked queue', () => {
         const [object, lines] = Object.entries(await redis.hgetall(ops.opsLast)).find(([, text]) =>
           text.includes(nameOf(queued)),
         )!
-        const others = lines.replace(new RegExp(`.* ${nameOf(queued)}\n`), '')
-        if (others === '') await redis.hdel(ops.opsLast, object)
-        else await redis.hset(ops.opsLast, object, others)
+        const others = lines.split('\n').filter((line) => !line.endsWith(nameOf(queued)))
+        await redis.hset(ops.opsLast, object, others.join('\n'))
       },
       'it does not stand in the index',
     ],
     [
       'is among the last of an object, but not there',
       'operation-index',
-      ({ redis, ops }) => redis.hset(ops.opsLast, '6 acme/k ', 'd1234 nothing\n'),
+      ({ redis, ops }) => redis.hset(ops.opsLast, '6 acme/k ', 'd1234 nothing'),
       'which is not there',
     ],
     [

@@ -67,12 +67,12 @@ export async function noteOperations({ own, bus, plan, queues, history }) {
   for (const { name: queue, options } of queues) {
     const keys = operationKeys(plan.namespace, queue)
     const records = []
-    for (const name of await own.hkeys(keys.ops)) {
+    for (const name of await own.hkeys(keys.opItems)) {
       const { status, attempts } = await bus.operations.get(`${queue}.${name}`)
       records.push([name, status, attempts])
     }
-    const last = (await own.hvals(keys.opsLast)).join('')
-    const indexed = (await own.zcard(keys.opsOf)) + last.split('\n').length - 1
+    const last = (await own.hvals(keys.opsLast)).flatMap((entries) => entries.split('\n'))
+    const indexed = (await own.zcard(keys.opsOf)) + last.length
     const { total } = await bus.operations.stats(queue)
     history.add('operations', { t: nowUs(), queue, track: options.track, records, total, indexed })
   }

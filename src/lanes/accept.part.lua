@@ -15,8 +15,8 @@
 -- Act: what is shown of the inputs of the events that follow, of a tracked queue, and their operations. It has no reply.
 --
 -- Words  inputs  how many follow, each: id, what is shown instead of its data
---        events  how many follow, each of those that the act accept will have: operation, its object or '', its line
---                (operation-index.part.lua)
+--        events  how many follow, each of those that the act accept will have: operation, its object or '', its line or '' when it
+--                stands in the index by its name (operation-index.part.lua)
 function acts.inputs()
   return function(at)
     local said = {}

@@ -71,7 +71,7 @@ function acts.claim()
   local function first_of(key) return tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or math.huge) end
 
   local function bring_back_lapsed()
-    local back, held_before = {}, held_in_all()
+    local back, held_before = {}, in_all('held')
     for _, lapsed in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, pieces)) do
       local lease = pieces > 0 and read_lease(lapsed)
       if lease then
@@ -83,7 +83,7 @@ function acts.claim()
     end
     put_back(back)
     -- Where there are limits others may hold more now, also for what was given up.
-    brought_back = limits and held_before - held_in_all() or #back
+    brought_back = limits and held_before - in_all('held') or #back
   end
 
   local function bring_back_due()

@@ -256,11 +256,10 @@ export class StoreJudge {
       case 'remembered':
         return suspect('queue-remembered', `field ${shown(name)}`, 'it is never forgotten')
       case 'ops':
+      case 'opItems':
         return this.#operations.takeOperation(row)
       case 'opsEnded':
         return this.#operations.takeListed(second)
-      case 'opItems':
-        return this.#operations.takeItem(name)
       case 'opsLast':
       case 'opsOf':
         return this.#operations.takePlace(name)

@@ -43,7 +43,7 @@ export class OperationJudge {
   takeOperation([name, state, began, ended, indexed, marked]: readonly string[]): void {
     const suspect = (check: FsckCheck, problem: string) => this.#suspect(this.#local, check, name!, problem)
     const its = operationStates[Number(state) - 1]
-    if (its === undefined) return suspect('operations', 'its record cannot be read')
+    if (its === undefined) return suspect('operations', 'its record, or what it is about, cannot be read')
     const [beganMs, endedMs] = [Number(began), Number(ended)]
     this.#operations.set(name!, { state: its, endedMs, isMarked: marked === '1' })
     const hasEnded = its !== 'queued' && its !== 'running'
@@ -57,11 +57,6 @@ export class OperationJudge {
     const [ms, ...names] = text.split(' ')
     for (const name of names) this.#listed.add(`${ms} ${name}`)
     this.#listedCount += names.length
-  }
-
-  /** Of no record. */
-  takeItem(name: string): void {
-    this.#suspect(this.#local, 'operations', name, 'what it is about is kept, but it is not there')
   }
 
   takePlace(place: string): void {

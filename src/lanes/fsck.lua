@@ -19,9 +19,10 @@
 --   'remembered'  {field}: never forgotten
 --   'forget'      {field}: of nothing that is remembered
 --   'ops'         {operation, state, when it began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
---                 cancelled: 1 or 0}; {operation} when its record cannot be read
+--                 cancelled: 1 or 0}; {operation} when its record, or what it is about, cannot be read
+--   'opItems'     the same of those that have no record yet
 --   'opsEnded'    {place, "<ms> <operation>…"}
---   'opNotes', 'opItems'  {operation}: of no record
+--   'opNotes'     {operation}: of no record
 --   'opsLast', 'opsOf'  {object and line}: of no operation that is there, or stands elsewhere; in opsLast the first such of an object
 --   'opCounts'    {'total', what it says, how many have ended and are kept, what the minutes say…}
 --   'waiting'     of a lane, '0' for all: {bytes} by its record, then "<place> <plain or ranked> <item>", without an item where none is
@@ -182,18 +183,19 @@ end
 -- Of a queue that is not tracked there are none.
 local base = sub(store, 1, -6)
 
-local function place_in_index(name)
+-- What an operation is about; nil when that cannot be read.
+local function kept_item(name)
   local item = redis.call('HGET', base .. 'opItems', name)
-  if not item then return nil end
-  local object, line = track.index.place_of(item, name)
-  return item, object, line
+  return item and match(item, '^%S+ %d+ %S+ %d+ %d+ %d+ [^\n]*\n[^\n]*\n') and item or nil
 end
 
+-- record: nil for one that has none yet.
 local function operation_row(name, record)
-  local item, object, line = place_in_index(name)
-  local is_item = match(item or '', '^%S+ %d+ %S+ %d+ %d+ %d+ [^\n]*\n[^\n]*\n')
-  if not is_item or not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
-  local state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record)
+  local item = kept_item(name)
+  if not item or record and not match(record, '^%S+ [^\30]*\30', 22) then return {name, '0'} end
+  local object, line = track.index.place_of(item, name)
+  local state, _, _, began, ended = 1, 0, 0, 0, 0
+  if record then state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record) end
   local mark = redis.call('HEXISTS', base .. 'opCancels', name)
   local indexed = object ~= '' and (track.index.has(object, line) and '1' or '0') or '-'
   local row = numbers(state, began, ended)
@@ -217,20 +219,28 @@ function sections.opsEnded(from)
 end
 
 function sections.opNotes(from) return scan('HSCAN', base .. 'opNotes', from, without(base .. 'ops')) end
-function sections.opItems(from) return scan('HSCAN', base .. 'opItems', from, without(base .. 'ops')) end
+function sections.opItems(from)
+  if not track then return {''} end
+  return scan('HSCAN', base .. 'opItems', from, function(name)
+    if redis.call('HEXISTS', base .. 'ops', name) == 0 then return operation_row(name) end
+  end)
+end
 
 -- Whether an operation that is there stands there.
 local function stands(object_and_line)
   local name = match(object_and_line, '^.* (.*)$') or ''
-  local _, object, line = place_in_index(name)
-  return object and redis.call('HEXISTS', base .. 'ops', name) == 1 and object .. line == object_and_line .. '\n'
+  local item = kept_item(name)
+  if not item then return false end
+  local object, line = track.index.place_of(item, name)
+  return object .. line == object_and_line
 end
 
 function sections.opsLast(from)
   if not track then return {''} end
-  return scan('HSCAN', base .. 'opsLast', from, function(object, lines)
-    if not match(lines, '\n$') then return {object .. lines} end
-    for line in string.gmatch(lines, '([^\n]*)\n') do
+  return scan('HSCAN', base .. 'opsLast', from, function(object, entries)
+    local lines = track.index.lines_in(entries)
+    if #lines == 0 then return {object} end
+    for _, line in ipairs(lines) do
       if not stands(object .. line) then return {object .. line} end
     end
   end)
@@ -267,12 +277,12 @@ for i = 2, #counters do totals[#totals + 1] = known[counters_at + i] or '0' end
 for _, key in ipairs({later_items, dead, lanes, items_at, remembered, weights, objects, behind, parked}) do totals[#totals + 1] = redis.call('HLEN', key) end
 totals[#totals + 1] = is_weighted and 1 or 0
 totals[#totals + 1] = redis.call('ZCARD', leases)
-totals[#totals + 1] = redis.call('HLEN', base .. 'ops')
+totals[#totals + 1] = redis.call('HLEN', base .. 'opItems')
 
 -- The lease that lapses last tells of most that claims, renewals and extensions do without a trace in the counters.
 local marks = concat(totals, ' ') .. format(' %.0f %d %d ', last_turn, redis.call('ZCARD', turns), redis.call('ZCARD', later))
   .. concat(redis.call('ZRANGE', leases, -1, -1, 'WITHSCORES'), ' ')
-  .. format(' %d %d', redis.call('LLEN', base .. 'opsEnded'), redis.call('HLEN', base .. 'opCancels'))
+  .. format(' %d %d %d', redis.call('HLEN', base .. 'ops'), redis.call('LLEN', base .. 'opsEnded'), redis.call('HLEN', base .. 'opCancels'))
 
 local reply = {'seen', marks, totals}
 for at = 7, #argv, 3 do reply[#reply + 1] = sections[argv[at]](argv[at + 1], argv[at + 2]) end

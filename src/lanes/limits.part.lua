@@ -25,8 +25,6 @@ if store_every > 0 and paced_until > now + store_at_once then
   note('paced', format('%.3f', paced_until))
 end
 
-local function held_in_all() return tonumber(known[counters_at + 4] or 0) + (counted.held or 0) end
-
 -- How many of a rate there may be now.
 local function left_of_rate(paced, every, at_once)
   return math.floor((at_once - (math.max(paced, now) - now)) / every + 0.000001)
@@ -46,7 +44,7 @@ local function is_spent(lane) return lane_every > 0 and left_of_rate(paced_of[la
 -- than half of their share each, for it is rounded down.
 local function share_limits(given)
   if share == 0 then return math.huge, 0 end
-  return math.max(1, math.floor(share * (held_in_all() + given))), math.ceil(2 / share)
+  return math.max(1, math.floor(share * (in_all('held') + given))), math.ceil(2 / share)
 end
 
 -- Nothing of the lane is given before then. One that is paused is never due.
@@ -71,7 +69,7 @@ end
 
 -- How many may be given now, of n; and whether it is the rate that allows no more.
 local function allowed(n)
-  local most = math.max(0, math.min(n, cap_of_store - held_in_all()))
+  local most = math.max(0, math.min(n, cap_of_store - in_all('held')))
   if store_every == 0 then return most, false end
   local left = math.max(0, left_of_rate(paced_until, store_every, store_at_once))
   return math.min(most, left), left < most

@@ -26,7 +26,7 @@ local defined = tonumber(redis.call('HGET', store, 'defined') or -1)
 if born and its_born > born then return {'left'} end
 -- Of a removal that has begun, one of these is there until its last step.
 if is_new and redis.call('EXISTS', turns, lanes, weights, later, later_items, leases, items_at, dead, dead_order, idle, objects,
-  behind, parked, sub(store, 1, -6) .. 'ops') > 0 then
+  behind, parked, sub(store, 1, -6) .. 'opItems') > 0 then
   return {'left'}
 end
 if defined >= its_revision or born and its_born < born then return {'outdated', defined} end
@@ -73,8 +73,10 @@ end
 redis.call('HSET', store, 'revision', format('%.0f', math.max(revision or 0, its_revision)), 'defined', ARGV[6], 'born', ARGV[7],
   'attempts', attempts, 'weighted', next(weighed) and 1 or 0, 'parks', its_parks)
 if its_limits == '' then redis.call('HDEL', store, 'limits', 'paced') else redis.call('HSET', store, 'limits', its_limits) end
--- What has a record ends with one.
-if its_track == '' and track and not track.is_empty() then its_track = 'ending ' .. track_hides end
+-- What is an operation ends as one. Items that came while it was not tracked are none.
+local is_ending = its_track == '' and track and not track.is_empty()
+if is_ending then its_track = 'ending ' .. track_hides end
+if its_track ~= '' and (is_ending or is_mixed or not is_new and not tracking) then its_track = its_track .. ' mixed' end
 if its_track == '' then redis.call('HDEL', store, 'track') else redis.call('HSET', store, 'track', its_track) end
 if is_new then
   redis.call('HSET', store, 'ordered', ordered)

@@ -1,10 +1,11 @@
 -- Which operations each object has, of those with a key.
 --
---   opsLast  hash  object -> its last operations, "<when it was queued> <operation>\n" each
---   opsOf    zset  those before them, each as its object and such a line: ordered by these texts
+--   opsOf    zset  operations, each as its object and its line, "<when it was queued> <operation>": ordered by these texts
+--   opsLast  hash  object -> its last operations, which are not in the zset, "<entry>\n<entry>…"; the entry of an operation that is an event's is
+--                  its name, which has that time in it, and of any other its line
 --
 -- Most objects have a few operations, which lie in one text: a member of the zset takes three times as long, for it is put between any two of
--- the others. What is too much for the text is handed on.
+-- the others. The text is read and written with each of them, so it is kept short. What is too much for it is handed on.
 --
 -- An object is called "<bytes> <object> " here, so that none begins as another one does. A time is its digits behind a letter that tells how
 -- many they are: so those of more are behind those of fewer. operation.ts writes the same.
@@ -22,14 +23,27 @@ end
 local function index_operations(base)
   local index = {}
   local last_ones, earlier_ones = base .. 'opsLast', base .. 'opsOf'
-  -- About 18 of them; half of it is handed on at a time.
+  -- About 18 of them, or 33 events; half of it is handed on at a time.
   local most_bytes = 640
   local find, gmatch = string.find, string.gmatch
-  -- To be written: objects, what is added to each, members of the zset.
-  local added, lines_of, members = {}, {}, {}
+  -- To be written: objects, the entries that are added to each, members of the zset.
+  local added, entries_of, members = {}, {}, {}
 
   function index.object(object) return #object .. ' ' .. object .. ' ' end
-  function index.line(ms, name) return string.char(96 + #ms) .. ms .. ' ' .. name .. '\n' end
+  function index.line(ms, name) return string.char(96 + #ms) .. ms .. ' ' .. name end
+
+  -- The seq of an event is its time in µs.
+  local function ms_in(name) return string.match(name, '^%d+%-(%d+)%d%d%d$') end
+
+  local function entry_of(line)
+    local ms, name = string.match(line, '^%a(%d+) (.*)$')
+    return ms and ms_in(name) == ms and name or line
+  end
+
+  local function line_of(entry)
+    local ms = ms_in(entry)
+    return ms and index.line(ms, entry) or entry
+  end
 
   -- The key in the header of an item; nil without one.
   local function key_in(item, header_at)
@@ -49,37 +63,53 @@ local function index_operations(base)
     return index.object(lane .. '/' .. key), index.line(ms, name)
   end
 
-  local function hand_on(object, lines)
-    for line in gmatch(lines, '([^\n]+)\n') do members[#members + 1], members[#members + 2] = '0', object .. line end
+  -- The lines of a text of entries.
+  function index.lines_in(entries)
+    local lines = {}
+    for entry in gmatch(entries, '[^\n]+') do lines[#lines + 1] = line_of(entry) end
+    return lines
   end
 
-  function index.add(object, line)
-    local lines = lines_of[object]
-    if not lines then
-      added[#added + 1], lines_of[object] = object, line
-    elseif #lines > most_bytes then
-      hand_on(object, lines)
-      lines_of[object] = line
+  local function hand_on(object, entries)
+    for _, line in ipairs(index.lines_in(entries)) do members[#members + 1], members[#members + 2] = '0', object .. line end
+  end
+
+  function index.add(object, entry)
+    local entries = entries_of[object]
+    if not entries then
+      added[#added + 1], entries_of[object] = object, entry
+    elseif #entries > most_bytes then
+      hand_on(object, entries)
+      entries_of[object] = entry
     else
-      lines_of[object] = lines .. line
+      entries_of[object] = entries .. '\n' .. entry
     end
   end
+
+  function index.add_line(object, line) index.add(object, entry_of(line)) end
 
   function index.save()
     local known, texts = values_of(last_ones, added), {}
     for i = 1, #added do
       local object = added[i]
-      local lines = known[i] and known[i] .. lines_of[object] or lines_of[object]
-      if #lines > most_bytes then
-        local at = find(lines, '\n', #lines - most_bytes / 2, true)
-        hand_on(object, sub(lines, 1, at))
-        lines = sub(lines, at + 1)
+      local entries = known[i] and known[i] .. '\n' .. entries_of[object] or entries_of[object]
+      if #entries > most_bytes then
+        -- One that is longer than half of it stays whole.
+        local at = find(entries, '\n', #entries - most_bytes / 2, true) or 0
+        hand_on(object, sub(entries, 1, at))
+        entries = sub(entries, at + 1)
       end
-      texts[2 * i - 1], texts[2 * i] = object, lines
+      texts[2 * i - 1], texts[2 * i] = object, entries
     end
     in_pieces('HSET', last_ones, texts)
     in_pieces('ZADD', earlier_ones, members)
-    added, lines_of, members = {}, {}, {}
+    added, entries_of, members = {}, {}, {}
+  end
+
+  -- From where to where an entry stands in a text of them, with the sign before it; the text has one more before its first.
+  local function place_in_text(text, entry)
+    local from, to = find(text .. '\n', '\n' .. entry .. '\n', 1, true)
+    return from, to and to - 1
   end
 
   -- These lines of these objects.
@@ -88,14 +118,14 @@ local function index_operations(base)
     for i = 1, #objects do
       if not text_of[objects[i]] then order[#order + 1], text_of[objects[i]] = objects[i], '' end
     end
-    for i, text in ipairs(values_of(last_ones, order)) do text_of[order[i]] = text or '' end
+    for i, text in ipairs(values_of(last_ones, order)) do text_of[order[i]] = text and '\n' .. text or '' end
     for i = 1, #objects do
       local object, text = objects[i], text_of[objects[i]]
-      local from, to = find(text, lines[i], 1, true)
+      local from, to = place_in_text(text, entry_of(lines[i]))
       if from then
         text_of[object], is_changed[object] = sub(text, 1, from - 1) .. sub(text, to + 1), true
       else
-        out[#out + 1] = object .. sub(lines[i], 1, -2)
+        out[#out + 1] = object .. lines[i]
       end
     end
     local texts, gone = {}, {}
@@ -103,7 +133,7 @@ local function index_operations(base)
       if text_of[object] == '' then
         gone[#gone + 1] = object
       elseif is_changed[object] then
-        texts[#texts + 1], texts[#texts + 2] = object, text_of[object]
+        texts[#texts + 1], texts[#texts + 2] = object, sub(text_of[object], 2)
       end
     end
     in_pieces('HSET', last_ones, texts)
@@ -113,8 +143,8 @@ local function index_operations(base)
 
   -- Whether it stands there.
   function index.has(object, line)
-    return find(redis.call('HGET', last_ones, object) or '', line, 1, true) ~= nil
-      or redis.call('ZSCORE', earlier_ones, object .. sub(line, 1, -2)) ~= false
+    return place_in_text('\n' .. (redis.call('HGET', last_ones, object) or ''), entry_of(line)) ~= nil
+      or redis.call('ZSCORE', earlier_ones, object .. line) ~= false
   end
 
   -- As Redis orders texts; Lua would ask the locale.
@@ -128,7 +158,7 @@ local function index_operations(base)
 
   local function last_before(object, line)
     local lines = {}
-    for one in gmatch(redis.call('HGET', last_ones, object) or '', '[^\n]+\n') do
+    for _, one in ipairs(index.lines_in(redis.call('HGET', last_ones, object) or '')) do
       if is_less(one, line) then lines[#lines + 1] = one end
     end
     table.sort(lines, function(a, b) return is_less(b, a) end)
@@ -138,9 +168,9 @@ local function index_operations(base)
   -- Lines of an object that are before this one, the newest first: so many or some more, fewer only if that is all.
   function index.before(object, line, most)
     local lines, last, at = {}, last_before(object, line), 1
-    local earlier = redis.call('ZRANGE', earlier_ones, '(' .. object .. sub(line, 1, -2), '(' .. object, 'BYLEX', 'REV', 'LIMIT', 0, most)
+    local earlier = redis.call('ZRANGE', earlier_ones, '(' .. object .. line, '(' .. object, 'BYLEX', 'REV', 'LIMIT', 0, most)
     for i = 1, #earlier do
-      local one = sub(earlier[i], #object + 1) .. '\n'
+      local one = sub(earlier[i], #object + 1)
       while last[at] and is_less(one, last[at]) do
         lines[#lines + 1], at = last[at], at + 1
       end

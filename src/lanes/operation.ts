@@ -89,8 +89,8 @@ function keyIn(item: string): string | undefined {
 }
 
 /**
- * Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index (operation-index.part.lua);
- * '' without a key.
+ * Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index (operation-index.part.lua).
+ * `object` is '' without a key, `line` is '' when the name alone stands there.
  */
 export function routedOperation(lane: string, item: string): { name: string; object: string; line: string } {
   const idEnd = item.indexOf(' ')
@@ -100,8 +100,9 @@ export function routedOperation(lane: string, item: string): { name: string; obj
   const object = `${lane}/${key}`
   const msAt = idEnd + `0 ${lane} 0 0 `.length + 1
   const ms = item.slice(msAt, item.indexOf(' ', msAt))
-  const digits = String.fromCharCode(96 + ms.length)
-  return { name, object: `${Buffer.byteLength(object)} ${object} `, line: `${digits}${ms} ${name}\n` }
+  const hasItsTime = name.slice(name.indexOf('-') + 1, -3) === ms
+  const line = hasItsTime ? '' : `${String.fromCharCode(96 + ms.length)}${ms} ${name}`
+  return { name, object: `${Buffer.byteLength(object)} ${object} `, line }
 }
 
 /** Ended operations are kept for so long; inputs and outputs up to this size. */

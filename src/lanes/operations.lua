@@ -29,7 +29,7 @@ local object, before_ms, before_name, most = ARGV[8], ARGV[9], ARGV[10], tonumbe
 local index = track.index
 local in_index = index.object(object)
 -- No line begins with such a sign.
-local last = before_ms ~= '' and index.line(before_ms, before_name) or '~\n'
+local last = before_ms ~= '' and index.line(before_ms, before_name) or '~'
 local gone, objects_of_gone, bytes = {}, {}, 0
 
 local function has_room() return #reply - 2 < most and bytes < most_bytes end
@@ -48,7 +48,7 @@ while has_room() do
   local page = index.before(in_index, last, most)
   if #page == 0 then break end
   local names = {}
-  for i = 1, #page do names[i] = match(page[i], ' (.*)\n$') end
+  for i = 1, #page do names[i] = match(page[i], ' (.*)$') end
   track.load(names)
   for i = 1, #page do
     if has_room() then add(page[i], names[i]) end

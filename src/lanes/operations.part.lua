@@ -2,22 +2,26 @@
 -- of this is run.
 --
 -- Beside the store, each under its key with another last word:
---   ops        hash  operation -> its record; an item's operation is its id, without "<queue>."
---   opItems    hash  operation -> its item as it entered, with what is shown of its data
+--   opItems    hash  operation -> its item as it entered, with what is shown of its data; an item's operation is its id, without "<queue>."
+--   ops        hash  operation -> its record, of those that nobody has claimed yet mostly none
 --   opNotes    hash  operation -> "<progress>\30<line>\30…", what its handler has said
 --   opCancels  hash  operation -> ms: someone wants it cancelled, and its item is still there
 -- and which operations an object has (operation-index.part.lua), and which have ended (operation-ends.part.lua).
 --
 -- A record: state, version, attempts begun, ms at which it last began and ended, packed; then "<worker> <token>\30<output or error>".
 --
--- What stays of an operation is written once, when it enters. Those that are claimed or done together mostly have the same record, so what
--- becomes of it is worked out once for all of them: texts are looked up, not taken apart.
+-- What stays of an operation is written once, when it enters, and that is all then. Those that are claimed or done together mostly have the
+-- same record, so what becomes of it is worked out once for all of them: texts are looked up, not taken apart.
 --
 -- track_hides: the list of what is never shown (redact.ts), '0' for nothing.
--- track_mode: 'all'; 'failures', of those that succeed only counts are kept; 'ending', it is not tracked any more, and what has a record ends.
+-- track_mode: 'all'; 'failures', of those that succeed only counts are kept; 'ending', it is not tracked any more, and what is an operation ends.
+-- is_mixed: items may be there that are no operations, for they came while it was not tracked.
 
-local track_mode, track_hides
-if tracking then track_mode, track_hides = string.match(tracking, '^(%a+) (%S+)$') end
+local track_mode, track_hides, is_mixed
+if tracking then
+  track_mode, track_hides, is_mixed = string.match(tracking, '^(%a+) (%S+)(.*)$')
+  is_mixed = is_mixed == ' mixed'
+end
 
 local function track_operations()
   track = {}
@@ -35,7 +39,7 @@ local function track_operations()
   -- To be written, before anybody looks: items that have entered, and where among the words something is said of them, 0 for nowhere;
   -- operation, record, ….
   local entering, said_at, count_of_entering, written, count_of_written = {}, {}, 0, {}, 0
-  -- Values that were written of records.
+  -- Values that were written of items and records.
   local changes = 0
   -- Operations that have ended; of these, those that are gone at once; those without an input.
   local ended, gone, dropped = {}, {}, {}
@@ -83,8 +87,8 @@ local function track_operations()
     return state, version, attempts, began, ended_at, match(record, '^(%S+) ([^\30]*)\30(.*)$', head_bytes + 1)
   end
 
-  -- Of those that have just entered. It has more than 64 bytes: a hash with such a value is a table from its first field on.
-  local fresh = packed(queued, 1, 0, 0, 0, '-', string.rep('-', 44), '')
+  -- Of those that have only entered: it is not stored.
+  local fresh = packed(queued, 1, 0, 0, 0, '-', '-', '')
 
   -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
   -- secret is not shown. And behind which of the words operations, objects and times begin.
@@ -104,23 +108,22 @@ local function track_operations()
 
   local function lay_entered()
     if count_of_entering == 0 then return end
-    local items, at_record = {}, count_of_written
+    local items = {}
     local shows_all = said and not next(said) or not said and track_hides == '0'
     for i = 1, count_of_entering do
       local item, at, name, object, line = entering[i], said_at[i], nil, nil, nil
       -- Who routes it says them: to find them out takes a third of all its time here.
       if at > 0 then
         name, object, line = words[at], words[at + 1], words[at + 2]
+        if object ~= '' then index.add(object, line ~= '' and line or name) end
       else
         name = operation_of(match(item, '^%S+'))
         object, line = index.place_of(item, name)
+        if object ~= '' then index.add_line(object, line) end
       end
-      if object ~= '' then index.add(object, line) end
       items[2 * i - 1], items[2 * i] = name, shows_all and #item <= most_input and item or shown(item)
-      written[at_record + 1], written[at_record + 2] = name, fresh
-      at_record = at_record + 2
     end
-    count_of_written, entering, said_at, count_of_entering = at_record, {}, {}, 0
+    entering, said_at, count_of_entering, changes = {}, {}, 0, changes + #items
     in_pieces('HSET', kept_items, items)
     index.save()
   end
@@ -140,7 +143,7 @@ local function track_operations()
     return names
   end
 
-  -- Operations of some items, of any number, and their records; false where there is none.
+  -- Operations of some items, of any number, and their records; false where none is stored.
   local function look(ids)
     write_records()
     records = {}
@@ -151,15 +154,17 @@ local function track_operations()
   -- With one look for those that are looked at one by one then.
   function track.load(ids)
     local _, found = look(ids)
-    for i = 1, #ids do records[ids[i]] = found[i] end
+    for i = 1, #ids do records[ids[i]] = found[i] or nil end
   end
 
-  -- The record of an item, false without one; and what its operation is called.
+  local function is_there(name) return redis.call('HEXISTS', kept_items, name) == 1 end
+
+  -- The record of an item, false when it is no operation; and what its operation is called.
   local function record_of(id)
     local name = operation_of(id)
     if records[id] == nil then
       write_records()
-      records[id] = redis.call('HGET', ops, name)
+      records[id] = redis.call('HGET', ops, name) or is_there(name) and fresh
     end
     return records[id], name
   end
@@ -217,6 +222,12 @@ local function track_operations()
     return attempts == '0' and fresh or packed(queued, 1, tonumber(attempts), 0, 0, '-', '-', '')
   end
 
+  -- The record of an item that has none stored.
+  local function unstored(name, item)
+    if not is_mixed or is_there(name) then return fresh end
+    return enters_late(item)
+  end
+
   local function begin(record, worker, token)
     local state, version, attempts, _, _, _, _, result = unpacked(record)
     return state == queued and packed(running, version + 1, attempts + 1, now, 0, worker, token, result)
@@ -225,7 +236,7 @@ local function track_operations()
   -- Answers whether all of them begin for the first time.
   function track.begins(ids, items, worker, token)
     local names, found = look(ids)
-    for i = 1, #ids do found[i] = found[i] or enters_late(items[i]) end
+    for i = 1, #ids do found[i] = found[i] or unstored(names[i], items[i]) end
     lay_entered()
     local begun, at, is_first = {[false] = false}, count_of_written, true
     for i = 1, #ids do
@@ -395,18 +406,23 @@ local function track_operations()
     track.cancels(id)
   end
 
-  -- Nothing of it is kept but counts: no record, and nothing that is still to be cancelled.
-  function track.is_empty() return redis.call('HLEN', ops) + redis.call('HLEN', marks) == 0 end
+  -- Nothing of it is kept but counts: no operation, and nothing that is still to be cancelled.
+  function track.is_empty() return redis.call('HLEN', kept_items) + redis.call('HLEN', ops) + redis.call('HLEN', marks) == 0 end
 
-  -- Where it is not tracked any more, and nothing is left that could end.
-  local function stop_tracking()
-    if track_mode == 'ending' and track.is_empty() then redis.call('HDEL', store, 'track') end
+  -- Where it is not tracked any more, and nothing is left that could end; or where all that was no operation is gone.
+  local function track_less()
+    if track_mode == 'ending' then
+      if track.is_empty() then redis.call('HDEL', store, 'track') end
+    elseif is_mixed and in_all('waiting') + in_all('behind') + in_all('held') + redis.call('HLEN', KEYS[6]) == 0 then
+      redis.call('HSET', store, 'track', track_mode .. ' ' .. track_hides)
+      is_mixed = false
+    end
   end
 
   -- Those whose time is over, so many or a few more. Answers whether there are more.
   function track.sweep(most)
     local over = ends.forget(most)
-    stop_tracking()
+    track_less()
     return over >= most
   end
 

@@ -89,6 +89,13 @@ local gave, turn_of, planned = {}, {}, {}
 
 local function count(name, by) counted[name] = (counted[name] or 0) + by end
 
+-- What a counter is now.
+local function in_all(name)
+  local at = 1
+  while counters[at] ~= name do at = at + 1 end
+  return tonumber(known[counters_at + at] or 0) + (counted[name] or 0)
+end
+
 -- A field of the store that save() writes with the counters.
 local noted = {}
 local function note(name, value) noted[#noted + 1], noted[#noted + 2] = name, value end

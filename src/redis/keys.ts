@@ -225,10 +225,10 @@ export const keyTable = {
   ops: [
     'hash',
     '24 hours after its end',
-    'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error.',
+    'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error; none before it is first claimed.',
   ],
   opItems: ['hash', 'with its operation', 'Operation → its item as it entered, with what is shown of its data.'],
-  opsLast: ['hash', 'with its operations', 'Object → its last operations, and when each was queued.'],
+  opsLast: ['hash', 'with its operations', 'Object → its last operations, and when each was queued where its name does not say it.'],
   opsOf: [
     'zset',
     'with its operations',

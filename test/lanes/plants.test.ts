@@ -85,7 +85,7 @@ const bugs: [of: string, its: Partial<Definition>, bugs: Bug[]][] = [
     [
       ['the limit per tenant is ignored', 'return cap > 0 and cap or math.huge', 'return math.huge'],
       ['a lowered limit per tenant counts later', 'cap_of_lane = cap_in(its_limits)', ''],
-      ['the limit in all is ignored', 'math.min(n, cap_of_store - held_in_all())', 'n'],
+      ['the limit in all is ignored', "math.min(n, cap_of_store - in_all('held'))", 'n'],
     ],
   ],
   [

@@ -23,8 +23,8 @@ async function trackedStore(track: Track = all, options: object = {}) {
   const kept = async () => (await keysOf(store.redis, store.namespace)).filter((key) => /:op/.test(key))
   /** How many stand in the index: among the last of their objects, and before them. */
   const indexed = async (): Promise<[last: number, earlier: number]> => {
-    const lines = (await store.redis.hvals(ops.opsLast)).join('').split('\n').length - 1
-    return [lines, await store.redis.zcard(ops.opsOf)]
+    const entries = (await store.redis.hvals(ops.opsLast)).flatMap((text) => text.split('\n'))
+    return [entries.length, await store.redis.zcard(ops.opsOf)]
   }
   return { ...store, ops, total: counts, kept, indexed }
 }
@@ -212,24 +212,38 @@ describe('operations.lua', () => {
       before = { queuedMs: (await store.operation(page[0]!))!.queuedMs, name: page[0]! }
     }
     expect(pages).toEqual(inOrder)
-    await store.redis.hdel(store.ops.ops, inOrder[2]!)
+    await store.redis.hdel(store.ops.opItems, inOrder[2]!)
     expect(await store.operationsOf('a/k')).toEqual(inOrder.filter((_, i) => i !== 2))
     expect(await store.indexed()).toEqual([5, 0])
     expect(await store.operationsOf('a/other')).toEqual([])
     expect(await store.operationsOf('b/k')).toEqual([])
   })
 
-  test('[O05] of many of one object, in whatever order they come, each is found once, the newest first, and goes', async () => {
+  test.each([
+    // Of the past, or all of now; an event whose time is its seq stands in the index by its name alone.
+    [
+      'at any time',
+      (round: number, i: number) => ({ seq: round * 1_000 + i, time: 500_000 - ((round * 37 + i) % 50) }),
+    ],
+    [
+      'when they were published',
+      (round: number, i: number, nowMs: number) => {
+        const seq = nowMs * 1_000 + round * 40 + i
+        return { seq, time: seq }
+      },
+    ],
+  ])('[O05] of many of one object, queued %s, each is found once, the newest first, and goes', async (_, event) => {
     const store = await trackedStore()
     const all: { queuedMs: number; name: string }[] = []
     for (let round = 1; round <= 30; round += 1) {
-      // Of the past, of now; some at the same time, one or many in a call.
-      const [seq, size] = [round * 1_000, 1 + ((round * 7) % 40)]
-      const items = Array.from({ length: size }, (_, i) => ({
+      // Some at the same time, one or many in a call.
+      const events = Array.from({ length: 1 + ((round * 7) % 40) }, (_, i) => event(round, i, store.now()))
+      const items = events.map(({ seq, time }) => ({
         lane: 'a',
-        item: routedItem(`0-${seq + i}`, 500_000 - ((round * 37 + i) % 50), 'a', '', envelope),
+        item: routedItem(`0-${seq}`, time, 'a', '', envelope),
       }))
-      const accept = { revision: 1, born: 1, partition: 0, first: seq, last: seq + size - 1, items, inputs: [] }
+      const [first, last] = [events[0]!.seq, events.at(-1)!.seq]
+      const accept = { revision: 1, born: 1, partition: 0, first, last, items, inputs: [] }
       await runScript(store.redis, workScript, { ...store.ground(), acts: [acceptAct(accept)] })
       const sent = await store.send('a', { envelope, times: 1 + (round % 3) })
       for (const name of [...items.map(({ item }) => item.split(' ')[0]!), ...sent])
@@ -345,7 +359,7 @@ describe('forget.lua', () => {
     expect(await store.operationsOf('a/k')).toEqual(ids.slice(2).reverse())
     expect(await store.forget(2)).toBe(1)
     expect(await store.forget(2)).toBe(0)
-    expect((await store.redis.hkeys(store.ops.ops)).sort()).toEqual(ids.slice(3))
+    expect((await store.redis.hkeys(store.ops.opItems)).sort()).toEqual(ids.slice(3))
     expect(await store.total()).toBe('3 0 0')
   })
 
@@ -636,7 +650,50 @@ describe('what is kept', () => {
     expect(await store.total()).toBe('1 1 0')
   })
 
-  test('not tracked any more: what has a record ends, and the last one takes the tracking along', async () => {
+  test('tracked only later: what was there becomes an operation when it is claimed, until all of that is gone', async () => {
+    const store = await clockedStore({})
+    const [held, tried, waiting] = await store.send('a', { envelope, times: 3 })
+    const first = await store.take(1)
+    expect(first.ids).toEqual([held])
+    const second = await store.take(1)
+    await store.settle(second.token, [tried!], { kind: 'retry', afterMs: 60_000, reason: 'x' })
+    await store.make(2, { track: all })
+    const [entered] = await store.send('a', { envelope })
+    const words = () => store.redis.hget(store.keys.store, 'track')
+    expect(await words()).toBe('all 0 mixed')
+    const states = () =>
+      Promise.all([held, tried, waiting, entered].map(async (id) => (await store.operation(id!))?.state))
+    expect(await states()).toEqual([undefined, undefined, undefined, 'queued'])
+    await store.settle(first.token, first.ids, { kind: 'ack' })
+    const third = await store.take(2)
+    expect(await states()).toEqual([undefined, undefined, 'running', 'running'])
+    expect((await store.operation(waiting!))!.detail!.input).toBe('{"n":1}')
+    await store.settle(third.token, third.ids, { kind: 'ack' })
+    // One waits for its time.
+    expect(await words()).toBe('all 0 mixed')
+    store.pass(60_000)
+    const { token, ids } = await store.take(1)
+    expect((await store.operation(tried!))!).toMatchObject({ state: 'running', attempts: 2 })
+    await store.settle(token, ids, { kind: 'ack' })
+    expect(await words()).toBe('all 0')
+    expect(await states()).toEqual([undefined, 'succeeded', 'succeeded', 'succeeded'])
+  })
+
+  test('tracked again: what entered in between is no operation before it is claimed', async () => {
+    const store = await trackedStore()
+    const [before] = await store.send('a', { envelope })
+    await store.make(2, { track: null })
+    const [between] = await store.send('a', { envelope })
+    await store.make(3, { track: all })
+    expect(await store.operationsOf('a/k')).toEqual([before])
+    const { token, ids } = await store.take(2)
+    expect(await store.operationsOf('a/k')).toEqual([between, before])
+    await store.settle(token, ids, { kind: 'ack' })
+    expect(await store.redis.hget(store.keys.store, 'track')).toBe('all 0')
+    expect(await store.total()).toBe('2 0 0')
+  })
+
+  test('not tracked any more: what is an operation ends as one, and the last one takes the tracking along', async () => {
     const store = await trackedStore()
     const [id] = await store.send('a', { envelope })
     expect(await store.make(2, { track: null })).toBe('raised')
