@@ -6,7 +6,7 @@
  */
 import { drive, hold } from './child.mjs'
 import { measureYardstick } from './floors.mjs'
-import { median } from './numbers.mjs'
+import { median, medianPair } from './numbers.mjs'
 import { flushAndSettle, settle } from './settle.mjs'
 import { verifyLog } from './verify.mjs'
 
@@ -43,8 +43,9 @@ const figureOf = ({ figure, latency }) => figure ?? (latency ? 'p50Ms' : 'perSec
 /**
  * @param {object} run               what run.mjs prepared: redis, control, nats, plan, progress, problems
  * @param {Contender[]} contenders
- * @returns {Promise<{ yardstick: number, value: (name: string, figure?: string) => number | undefined }>} the median
- *   of the figure that counts, or of another one that the workload reports as well
+ * @returns {Promise<{ yardstick: number, value: (name: string, figure?: string) => number | undefined,
+ *   pair: (name: string, figure: string, other: string) => (number | undefined)[] }>} `value`: the median of the figure that counts, or of
+ *   another one that the workload reports as well; `pair`: two figures of one round, the one in which their ratio is the median
  */
 export async function contest(run, contenders) {
   const { plan, progress } = run
@@ -68,8 +69,9 @@ export async function contest(run, contenders) {
     const { contender, figures } = measurements.get(name)
     return figures.length > 0 ? median(figures.map((each) => each[figure ?? figureOf(contender)])) : undefined
   }
+  const pair = (name, figure, other) => medianPair(measurements.get(name).figures, figure, other)
   for (const contender of racing) checkFloor(run, contender, value(contender.name), yardstick)
-  return { yardstick, value }
+  return { yardstick, value, pair }
 }
 
 /**

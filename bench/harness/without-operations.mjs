@@ -12,7 +12,7 @@ const copy = `${root}node_modules/.cache/without-operations`
 export function buildWithoutOperations() {
   rmSync(copy, { recursive: true, force: true })
   for (const part of ['dist', 'package.json']) cpSync(`${root}${part}`, `${copy}/${part}`, { recursive: true })
-  for (const part of ['operations', 'operation-index', 'operation-ends'])
+  for (const part of ['operations', 'operation-index', 'operation-ends', 'operation-entry'])
     writeFileSync(`${copy}/dist/lanes/${part}.part.lua`, '')
   return `${copy}/dist/index.js`
 }

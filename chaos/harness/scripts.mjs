@@ -79,8 +79,8 @@ export const valuesOf = { all: 0, outputs: 1, ack: 1, done: 2, back: 1, retry: 3
 
 const sizes = {
   settle: sizeOfSettle,
-  inputs: (words) => 2 + 2 * Number(words[0]) + 3 * Number(words[1 + 2 * Number(words[0])]),
-  accept: (words) => 6 + 2 * Number(words[5]),
+  inputs: (words) => 2 + 2 * Number(words[0]) + 2 * Number(words[1 + 2 * Number(words[0])]),
+  accept: (words) => 7 + (words[6] === '1' ? 3 : 2) * Number(words[5]),
   claim: () => 7,
   ended: (words) => 1 + 3 * Number(words[0]),
 }

@@ -5,7 +5,9 @@
 --        its_born      revision of its creation
 --        first         seq of the first event
 --        last          seq of the last event
---        events        how many follow, each: lane, item
+--        events        how many follow
+--        named         '1': the items are those of operations (the act inputs)
+--        the lanes of all of them, then their items, each behind the name of its operation if they are named
 --
 -- Replies {'accepted', items}    how many were new
 --         {'full', items}        so many were taken; the backlog of the next one's tenant is full, and it is held back with what follows
@@ -14,29 +16,31 @@
 
 -- Act: what is shown of the inputs of the events that follow, of a tracked queue, and their operations. It has no reply.
 --
--- Words  inputs  how many follow, each: id, what is shown instead of its data
---        events  how many follow, each of those that the act accept will have: operation, its object or '', its line or '' when it
---                stands in the index by its name (operation-index.part.lua)
+-- Words  inputs   how many follow, each: id, what is shown instead of its data
+--        objects  of the events that the act accept will have: how many follow, and then the entries for each (operation-index.part.lua)
 function acts.inputs()
   return function(at)
     local said = {}
     for i = 1, tonumber(argv[at]) do said[argv[at + 2 * i - 1]] = argv[at + 2 * i] end
-    local events_at = at + 1 + 2 * argv[at]
-    if track then track.inputs(said, events_at) end
-    return nil, events_at + 1 + 3 * argv[events_at], 0
+    local objects_at = at + 1 + 2 * argv[at]
+    local objects = tonumber(argv[objects_at])
+    if track then track.inputs(said, objects_at + 1, objects) end
+    return nil, objects_at + 1 + 2 * objects, 0
   end
 end
 
 function acts.accept()
   -- The objects of the events, of an ordered queue, false for none.
   local objects_of
+  -- What is new comes in, whatever becomes of it then.
+  local takes_all = overflow ~= 'hold' or most_backlog == math.huge
 
   local function seq_of(item) return match(item, '^%d+%-(%d+) ') end
 
-  local function load_objects_of(names, from, events)
+  local function load_objects_of(names, from, step)
     local fields = {}
-    for i = 1, events do
-      local key = key_of(argv[from + 2 * i - 1], names[i])
+    for i = 1, #names do
+      local key = key_of(argv[from + step * (i - 1)], names[i])
       objects_of[i] = key ~= no_key and names[i] .. ' ' .. key
       if objects_of[i] then fields[#fields + 1] = objects_of[i] end
     end
@@ -53,7 +57,8 @@ function acts.accept()
   local function take(at)
     local field, its_revision, its_born = argv[at], tonumber(argv[at + 1]), tonumber(argv[at + 2])
     local first, last, events = tonumber(argv[at + 3]), tonumber(argv[at + 4]), tonumber(argv[at + 5])
-    local from, after = at + 6, at + 6 + 2 * events
+    local lanes_at, step = at + 7, argv[at + 6] == '1' and 2 or 1
+    local from, after = lanes_at + events + step - 1, lanes_at + events + step * events
     if not revision or its_born > born then return {'gone'}, after, 0 end
     if its_revision < revision or its_born < born then return {'outdated', revision}, after, 0 end
     if its_revision > revision then
@@ -66,22 +71,24 @@ function acts.accept()
 
     local names, entered, ready, up_to, is_held_back = {}, 0, 0, argv[at + 4], false
     objects_of = {}
-    for i = 1, events do names[i] = argv[from + 2 * i - 2] end
+    for i = 1, events do names[i] = argv[lanes_at + i - 1] end
     load_all(names)
-    if is_ordered then load_objects_of(names, from, events) end
+    if is_ordered then load_objects_of(names, from, step) end
+    local is_each_tracked = track and not (step == 2 and applied < first and takes_all)
+    if track and not is_each_tracked then track.all_enter(from - 1, after - 1) end
     for i = 1, events do
-      local item = argv[from + 2 * i - 1]
+      local item = argv[from + step * (i - 1)]
       if applied < first or tonumber(seq_of(item)) > applied then
         local lane = loaded[names[i]]
         local full = limits and is_full(lane)
         if full and overflow == 'hold' then
           -- What was taken is applied; what was applied before stays so.
-          local before = i > 1 and seq_of(argv[from + 2 * i - 3])
+          local before = i > 1 and seq_of(argv[from + step * (i - 2)])
           is_held_back, up_to = true, before and tonumber(before) > applied and before or asked_for[field]
           break
         end
         entered = entered + 1
-        if track then track.enters(item, i) end
+        if is_each_tracked then track.enters(item) end
         if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, objects_of[i])) then
           line_up(lane, item, 0)
           if turn_of[lane] or gave[lane] then ready = ready + 1 end

@@ -185,23 +185,29 @@ const appliedField = ({ partition }: Pick<Accept, 'partition'>): string => `appl
 const workerField = ({ worker, byHand }: Claim): string => (byHand ? 'by-hand' : `worker:${worker}`)
 
 function acceptWords({ revision, born, first, last, items, inputs }: Accept, field: string): WrittenArgs {
-  let { text, count } = writeArgs(['accept', field, revision, born, first, last, items.length])
-  for (const { lane, item } of items) text += laneArg(lane) + writeArg(item)
+  let { text, count } = writeArgs(['accept', field, revision, born, first, last, items.length, inputs ? 1 : 0])
+  for (const { lane } of items) text += laneArg(lane)
   count += 2 * items.length
-  if (!inputs) return { text, count }
-  const before = operationWords(items, inputs)
-  return { text: before.text + text, count: before.count + count }
-}
-
-/** What is said of the events of a tracked queue. */
-function operationWords(items: readonly AcceptedItem[], inputs: readonly ShownInput[]): WrittenArgs {
-  let { text, count } = writeArgs(['inputs', ...inputWords(inputs), items.length])
-  for (const { lane, item } of items) {
-    const { name, object, line } = routedOperation(lane, item)
-    text += writeArg(name) + writeArg(object) + writeArg(line)
+  if (!inputs) {
+    for (const { item } of items) text += writeArg(item)
+    return { text, count }
   }
-  count += 3 * items.length
-  return { text, count }
+  const entriesOf = new Map<string, string>()
+  for (const { lane, item } of items) {
+    const { name, object, entry } = routedOperation(lane, item)
+    text += writeArg(name) + writeArg(item)
+    if (object === undefined) continue
+    const entries = entriesOf.get(object)
+    entriesOf.set(object, entries === undefined ? entry : `${entries}\n${entry}`)
+  }
+  const before = writeArgs([
+    'inputs',
+    ...inputWords(inputs),
+    entriesOf.size,
+    ...entriesOf.keys(),
+    ...entriesOf.values(),
+  ])
+  return { text: before.text + text, count: before.count + count + items.length }
 }
 
 const claimWords = ({ token = '', n, leaseMs, worker, start, idleName = '' }: Claim, field: string): WrittenArgs =>

@@ -252,8 +252,8 @@ function acts.claim()
   -- What the operations of the given are now. Answers whether all of them begin for the first time.
   local function track_given(worker, token)
     local items = {unpack(given, 6, 5 + count_of_given)}
-    if not takes_for_good then return track.begins(ids_given, items, worker, token) end
-    track.pops(ids_given, items, worker)
+    if not takes_for_good then return track.begins(ids_given, items, fields_given, worker, token) end
+    track.pops(ids_given, items, fields_given, worker)
   end
 
   local function bring_back()

@@ -76,7 +76,11 @@ if its_limits == '' then redis.call('HDEL', store, 'limits', 'paced') else redis
 -- What is an operation ends as one. Items that came while it was not tracked are none.
 local is_ending = its_track == '' and track and not track.is_empty()
 if is_ending then its_track = 'ending ' .. track_hides end
-if its_track ~= '' and (is_ending or is_mixed or not is_new and not tracking) then its_track = its_track .. ' mixed' end
+if its_track ~= '' and (is_ending or is_mixed or not is_new and not tracking) then
+  its_track = its_track .. ' mixed'
+elseif its_track ~= '' and has_returned then
+  its_track = its_track .. ' returned'
+end
 if its_track == '' then redis.call('HDEL', store, 'track') else redis.call('HSET', store, 'track', its_track) end
 if is_new then
   redis.call('HSET', store, 'ordered', ordered)

@@ -10,12 +10,13 @@
 -- An object is called "<bytes> <object> " here, so that none begins as another one does. A time is its digits behind a letter that tells how
 -- many they are: so those of more are behind those of fewer. operation.ts writes the same.
 
--- The values of some fields of a hash, of any number.
-local function values_of(key, fields)
-  if #fields <= 1000 then return #fields > 0 and redis.call('HMGET', key, unpack(fields)) or {} end
+-- The values of some fields of a hash, of any number; without places, of all of these.
+local function values_of(key, fields, first, last)
+  first, last = first or 1, last or #fields
+  if last - first < 1000 then return last >= first and redis.call('HMGET', key, unpack(fields, first, last)) or {} end
   local values = {}
-  for from = 1, #fields, 1000 do
-    for _, value in ipairs(redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, #fields)))) do values[#values + 1] = value end
+  for from = first, last, 1000 do
+    for _, value in ipairs(redis.call('HMGET', key, unpack(fields, from, math.min(from + 999, last)))) do values[#values + 1] = value end
   end
   return values
 end
@@ -26,8 +27,8 @@ local function index_operations(base)
   -- About 18 of them, or 33 events; half of it is handed on at a time.
   local most_bytes = 640
   local find, gmatch = string.find, string.gmatch
-  -- To be written: objects, the entries that are added to each, members of the zset.
-  local added, entries_of, members = {}, {}, {}
+  -- To be written: objects, and the entries that are added to each.
+  local added, entries_of = {}, {}
 
   function index.object(object) return #object .. ' ' .. object .. ' ' end
   function index.line(ms, name) return string.char(96 + #ms) .. ms .. ' ' .. name end
@@ -70,40 +71,40 @@ local function index_operations(base)
     return lines
   end
 
-  local function hand_on(object, entries)
+  -- To members of the zset.
+  local function hand_on(object, entries, members)
     for _, line in ipairs(index.lines_in(entries)) do members[#members + 1], members[#members + 2] = '0', object .. line end
   end
 
-  function index.add(object, entry)
-    local entries = entries_of[object]
-    if not entries then
-      added[#added + 1], entries_of[object] = object, entry
-    elseif #entries > most_bytes then
-      hand_on(object, entries)
-      entries_of[object] = entry
-    else
-      entries_of[object] = entries .. '\n' .. entry
-    end
-  end
-
-  function index.add_line(object, line) index.add(object, entry_of(line)) end
-
-  function index.save()
-    local known, texts = values_of(last_ones, added), {}
-    for i = 1, #added do
-      local object = added[i]
-      local entries = known[i] and known[i] .. '\n' .. entries_of[object] or entries_of[object]
+  -- So many objects are among the words, each once, and behind them the entries that are added to each.
+  function index.lay(words, at, objects)
+    local known, texts, members = values_of(last_ones, words, at, at + objects - 1), {}, {}
+    for i = 1, objects do
+      local object, entries = words[at], words[at + objects]
+      if known[i] then entries = known[i] .. '\n' .. entries end
       if #entries > most_bytes then
         -- One that is longer than half of it stays whole.
-        local at = find(entries, '\n', #entries - most_bytes / 2, true) or 0
-        hand_on(object, sub(entries, 1, at))
-        entries = sub(entries, at + 1)
+        local start = find(entries, '\n', #entries - most_bytes / 2, true) or 0
+        hand_on(object, sub(entries, 1, start), members)
+        entries = sub(entries, start + 1)
       end
-      texts[2 * i - 1], texts[2 * i] = object, entries
+      texts[2 * i - 1], texts[2 * i], at = object, entries, at + 1
     end
     in_pieces('HSET', last_ones, texts)
     in_pieces('ZADD', earlier_ones, members)
-    added, entries_of, members = {}, {}, {}
+  end
+
+  function index.add(object, line)
+    local entries, entry = entries_of[object], entry_of(line)
+    if not entries then added[#added + 1] = object end
+    entries_of[object] = entries and entries .. '\n' .. entry or entry
+  end
+
+  function index.save()
+    local objects = #added
+    for i = 1, objects do added[objects + i] = entries_of[added[i]] end
+    index.lay(added, 1, objects)
+    added, entries_of = {}, {}
   end
 
   -- From where to where an entry stands in a text of them, with the sign before it; the text has one more before its first.

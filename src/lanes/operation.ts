@@ -89,20 +89,23 @@ function keyIn(item: string): string | undefined {
 }
 
 /**
- * Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index (operation-index.part.lua).
- * `object` is '' without a key, `line` is '' when the name alone stands there.
+ * Of an item that comes by its route, which nobody has tried: its operation, and where that stands in the index (operation-index.part.lua); nowhere
+ * without a key.
  */
-export function routedOperation(lane: string, item: string): { name: string; object: string; line: string } {
+export function routedOperation(
+  lane: string,
+  item: string,
+): { name: string; object: string; entry: string } | { name: string; object?: undefined; entry?: undefined } {
   const idEnd = item.indexOf(' ')
   const name = operationName(item.slice(0, idEnd))
   const key = keyIn(item)
-  if (key === undefined) return { name, object: '', line: '' }
+  if (key === undefined) return { name }
   const object = `${lane}/${key}`
   const msAt = idEnd + `0 ${lane} 0 0 `.length + 1
   const ms = item.slice(msAt, item.indexOf(' ', msAt))
   const hasItsTime = name.slice(name.indexOf('-') + 1, -3) === ms
-  const line = hasItsTime ? '' : `${String.fromCharCode(96 + ms.length)}${ms} ${name}`
-  return { name, object: `${Buffer.byteLength(object)} ${object} `, line }
+  const entry = hasItsTime ? name : `${String.fromCharCode(96 + ms.length)}${ms} ${name}`
+  return { name, object: `${Buffer.byteLength(object)} ${object} `, entry }
 }
 
 /** Ended operations are kept for so long; inputs and outputs up to this size. */

@@ -10,36 +10,34 @@
 --
 -- A record: state, version, attempts begun, ms at which it last began and ended, packed; then "<worker> <token>\30<output or error>".
 --
--- What stays of an operation is written once, when it enters, and that is all then. Those that are claimed or done together mostly have the
--- same record, so what becomes of it is worked out once for all of them: texts are looked up, not taken apart.
+-- What stays of an operation is written once, when it enters (operation-entry.part.lua), and that is all then. Those that are claimed or done
+-- together mostly have the same record, so what becomes of it is worked out once for all of them: texts are looked up, not taken apart.
 --
 -- track_hides: the list of what is never shown (redact.ts), '0' for nothing.
 -- track_mode: 'all'; 'failures', of those that succeed only counts are kept; 'ending', it is not tracked any more, and what is an operation ends.
 -- is_mixed: items may be there that are no operations, for they came while it was not tracked.
+-- has_returned: some may wait that have a record although they were never tried, for they were handed back, or begin anew.
 
-local track_mode, track_hides, is_mixed
+local track_mode, track_hides, is_mixed, has_returned
 if tracking then
-  track_mode, track_hides, is_mixed = string.match(tracking, '^(%a+) (%S+)(.*)$')
-  is_mixed = is_mixed == ' mixed'
+  local more
+  track_mode, track_hides, more = string.match(tracking, '^(%a+) (%S+)(.*)$')
+  is_mixed, has_returned = more == ' mixed', more == ' returned'
 end
 
 local function track_operations()
-  track = {}
   local match, find = string.match, string.find
   local base = sub(store, 1, -6)
   local ops, kept_items, notes, index = base .. 'ops', base .. 'opItems', base .. 'opNotes', index_operations(base)
-  track.index = index
   local marks = base .. 'opCancels'
   local head_format, head_bytes = '>BI4I4I6I6', 21
   local queued, running, succeeded, failed, cancelled = 1, 2, 3, 4, 5
-  local most_input = 16384
 
   -- Id of an item -> the record of its operation, of those that are looked at one by one; false where there is none.
   local records = {}
-  -- To be written, before anybody looks: items that have entered, and where among the words something is said of them, 0 for nowhere;
-  -- operation, record, ….
-  local entering, said_at, count_of_entering, written, count_of_written = {}, {}, 0, {}, 0
-  -- Values that were written of items and records.
+  -- To be written, before anybody looks: operation, record, ….
+  local written, count_of_written = {}, 0
+  -- Values that were written of records.
   local changes = 0
   -- Operations that have ended; of these, those that are gone at once; those without an input.
   local ended, gone, dropped = {}, {}, {}
@@ -71,12 +69,13 @@ local function track_operations()
     return times
   end
 
-  local ends = end_operations(base, when_ended, remove)
-
   local function operation_of(id)
     local dot = find(id, '.', 1, true)
     return dot and sub(id, dot + 1) or id
   end
+
+  local ends, entry = end_operations(base, when_ended, remove), enter_operations(kept_items, index, operation_of, track_mode, track_hides)
+  track = {index = index, inputs = entry.inputs, enters = entry.enters, all_enter = entry.all_enter}
 
   local function packed(state, version, attempts, began, ended_at, worker, token, result)
     return struct.pack(head_format, state, version, attempts, began, ended_at) .. worker .. ' ' .. token .. '\30' .. result
@@ -90,46 +89,8 @@ local function track_operations()
   -- Of those that have only entered: it is not stored.
   local fresh = packed(queued, 1, 0, 0, 0, '-', '-', '')
 
-  -- What was said of the inputs: by item, where it is another than its data; nil when nobody has said anything, and then what may hold a
-  -- secret is not shown. And behind which of the words operations, objects and times begin.
-  local words, said, places_said = ARGV, nil, nil
-
-  local function without_data(item) return match(item, '^[^\n]*\n[^\n]*\n') end
-
-  -- An item with what is shown of its data.
-  local function shown(item)
-    local instead = said and said[match(item, '^%S+')]
-    if instead then return without_data(item) .. instead end
-    if not said and track_hides ~= '0' then return without_data(item) end
-    if #item <= most_input then return item end
-    local rest = without_data(item)
-    return #item - #rest <= most_input and item or rest
-  end
-
-  local function lay_entered()
-    if count_of_entering == 0 then return end
-    local items = {}
-    local shows_all = said and not next(said) or not said and track_hides == '0'
-    for i = 1, count_of_entering do
-      local item, at, name, object, line = entering[i], said_at[i], nil, nil, nil
-      -- Who routes it says them: to find them out takes a third of all its time here.
-      if at > 0 then
-        name, object, line = words[at], words[at + 1], words[at + 2]
-        if object ~= '' then index.add(object, line ~= '' and line or name) end
-      else
-        name = operation_of(match(item, '^%S+'))
-        object, line = index.place_of(item, name)
-        if object ~= '' then index.add_line(object, line) end
-      end
-      items[2 * i - 1], items[2 * i] = name, shows_all and #item <= most_input and item or shown(item)
-    end
-    entering, said_at, count_of_entering, changes = {}, {}, 0, changes + #items
-    in_pieces('HSET', kept_items, items)
-    index.save()
-  end
-
   local function write_records()
-    lay_entered()
+    entry.lay()
     if count_of_written == 0 then return end
     in_pieces('HSET', ops, written)
     written, count_of_written, changes = {}, 0, changes + count_of_written
@@ -182,42 +143,10 @@ local function track_operations()
     return packed(state, version + 1, attempts, began, now, worker, '-', ''), before == running and began
   end
 
-  local function end_one(id, state, result)
-    local record, name = record_of(id)
-    if not record then return end
-    local after, began = end_of(record, state)
-    if not after then return end
-    becomes(id, name, after .. (withheld[id] and withheld_reason or result or ''))
-    ended[#ended + 1] = name
-    ends.count(state - running, began, 1)
-  end
-
-  local function back_in_line(id, more_attempts, reason)
-    local record, name = record_of(id)
-    if not record then return end
-    local state, version, attempts, began, _, worker, _, result = unpacked(record)
-    if state ~= running then return end
-    attempts = attempts + more_attempts
-    if attempts == 0 then began, worker = 0, '-' end
-    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', withheld[id] and withheld_reason or reason or result))
-  end
-
-  function track.inputs(inputs, at)
-    lay_entered()
-    said, places_said = inputs, at
-  end
-
-  -- An item comes into the queue, the i-th of those of which was said something: its operation begins.
-  function track.enters(item, i)
-    if track_mode == 'ending' then return end
-    count_of_entering = count_of_entering + 1
-    entering[count_of_entering], said_at[count_of_entering] = item, places_said and i and places_said + 3 * i - 2 or 0
-  end
-
   -- One that was there before its queue was tracked. Answers its record, if it is to have one.
   local function enters_late(item)
     if track_mode == 'ending' then return false end
-    track.enters(item)
+    entry.enters(item)
     local attempts = match(item, '^%S+ %d+ %S+ (%d+) ')
     return attempts == '0' and fresh or packed(queued, 1, tonumber(attempts), 0, 0, '-', '-', '')
   end
@@ -233,11 +162,36 @@ local function track_operations()
     return state == queued and packed(running, version + 1, attempts + 1, now, 0, worker, token, result)
   end
 
-  -- Answers whether all of them begin for the first time.
-  function track.begins(ids, items, worker, token)
+  -- Whether none of these has been claimed before: then they have only entered, and no record is stored.
+  local function are_untried(ids, items, fields)
+    if is_mixed or has_returned then return false end
+    for i = 1, #ids do
+      local id, item = ids[i], items[i]
+      -- "<id> 0 <lane> 0 0 …", and the lane is the field without its last seven bytes.
+      local at = #id + #fields[i] - 2
+      if byte(item, #id + 2) ~= 48 or sub(item, at, at + 3) ~= '0 0 ' then return false end
+    end
+    return true
+  end
+
+  local function begin_first(names, worker, token)
+    local begun, at = begin(fresh, worker, token), count_of_written
+    for i = 1, #names do
+      written[at + 1], written[at + 2] = names[i], begun
+      at = at + 2
+    end
+    count_of_written = at
+  end
+
+  -- Items are given, that lie in these fields. Answers whether all of them begin for the first time.
+  function track.begins(ids, items, fields, worker, token)
+    if are_untried(ids, items, fields) then
+      begin_first(operations_of(ids), worker, token)
+      return true
+    end
     local names, found = look(ids)
     for i = 1, #ids do found[i] = found[i] or unstored(names[i], items[i]) end
-    lay_entered()
+    entry.lay()
     local begun, at, is_first = {[false] = false}, count_of_written, true
     for i = 1, #ids do
       local record = found[i]
@@ -256,13 +210,35 @@ local function track_operations()
     return is_first
   end
 
-  -- Of a lease whose items had never been claimed before, and of which none has left it: all records are what they became then.
-  local function look_at_first(lease)
-    write_records()
-    records = {}
-    local found, begun = {}, packed(running, 2, 1, tonumber(lease.claimed), 0, match(lease.holder, '^%S+'), lease.token, '')
-    for i = 1, lease.size do found[i] = begun end
-    return operations_of(lease.ids), found
+  -- All of a lease whose items had never been claimed before, and of which none has left it: all records are what they became then.
+  local function end_first(names, outputs, lease)
+    local begun = packed(running, 2, 1, tonumber(lease.claimed), 0, match(lease.holder, '^%S+'), lease.token, '')
+    local after, began = end_of(begun, succeeded)
+    local at, at_end = count_of_written, #ended
+    for i = 1, #names do
+      written[at + 1], written[at + 2], ended[at_end + i] = names[i], after .. (outputs[i] or ''), names[i]
+      at = at + 2
+    end
+    count_of_written, records = at, {}
+    ends.count(succeeded - running, began, #names)
+  end
+
+  local function end_each(names, found, outputs)
+    local after_of, began_at, times, at, at_end = {[false] = false}, {}, {}, count_of_written, #ended
+    for i = 1, #names do
+      local record, name = found[i], names[i]
+      local after = after_of[record]
+      if after == nil then
+        after, began_at[record] = end_of(record, succeeded)
+        after_of[record], times[record] = after, 0
+      end
+      if after then
+        written[at + 1], written[at + 2], ended[at_end + 1] = name, after .. (outputs[i] or ''), name
+        at, at_end, times[record] = at + 2, at_end + 1, times[record] + 1
+      end
+    end
+    count_of_written = at
+    for record, n in pairs(times) do ends.count(succeeded - running, began_at[record], n) end
   end
 
   -- Whether what was looked through for this list may be kept.
@@ -278,34 +254,71 @@ local function track_operations()
 
   -- Items are done, of a lease or taken for good: with these outputs, where there are some. `lease`: they are all that it was given.
   function track.done(ids, outputs, lease)
-    local names, found
-    if lease and lease.is_first then names, found = look_at_first(lease) else names, found = look(ids) end
+    local from, names = #ended + 1, operations_of(ids)
+    if lease and lease.is_first then
+      end_first(names, outputs, lease)
+    else
+      local _, found = look(ids)
+      end_each(names, found, outputs)
+    end
     if track.has_marks() then
       in_pieces('HDEL', marks, names)
       count_of_marks = nil
     end
-    local after_of, began_at, times, at, at_end = {[false] = false}, {}, {}, count_of_written, #ended
-    for i = 1, #ids do
-      local record, name = found[i], names[i]
-      local after = after_of[record]
-      if after == nil then
-        after, began_at[record] = end_of(record, succeeded)
-        after_of[record], times[record] = after, 0
-      end
-      if after then
-        written[at + 1], written[at + 2], ended[at_end + 1] = name, after .. (outputs[i] or ''), name
-        at, at_end, times[record] = at + 2, at_end + 1, times[record] + 1
-        if keeps_no_success then gone[name] = true end
-      end
-    end
-    count_of_written = at
-    for record, n in pairs(times) do ends.count(succeeded - running, began_at[record], n) end
+    if not keeps_no_success then return end
+    for i = from, #ended do gone[ended[i]] = true end
   end
 
   -- Taken for good: begun and done in one step.
-  function track.pops(ids, items, worker)
-    track.begins(ids, items, worker, '-')
+  function track.pops(ids, items, fields, worker)
+    track.begins(ids, items, fields, worker, '-')
     track.done(ids, {})
+  end
+
+  -- Someone wants something cancelled that is still there.
+  function track.has_marks()
+    count_of_marks = count_of_marks or redis.call('HLEN', marks)
+    return count_of_marks > 0
+  end
+
+  function track.wants_cancelled(id) return track.has_marks() and redis.call('HEXISTS', marks, operation_of(id)) == 1 end
+
+  function track.wants_any_cancelled(ids)
+    if not track.has_marks() then return false end
+    for i = 1, #ids do
+      if track.wants_cancelled(ids[i]) then return true end
+    end
+    return false
+  end
+
+  local function end_one(id, state, result)
+    local record, name = record_of(id)
+    if not record then return end
+    local after, began = end_of(record, state)
+    if not after then return end
+    becomes(id, name, after .. (withheld[id] and withheld_reason or result or ''))
+    ended[#ended + 1] = name
+    ends.count(state - running, began, 1)
+  end
+
+  -- Some may wait now of which a claim does not see that they have a record.
+  local function knows_returned()
+    if is_mixed or has_returned then return end
+    redis.call('HSET', store, 'track', track_mode .. ' ' .. track_hides .. ' returned')
+    has_returned = true
+  end
+
+  local function back_in_line(id, more_attempts, reason)
+    local record, name = record_of(id)
+    if not record then return end
+    local state, version, attempts, began, _, worker, _, result = unpacked(record)
+    if state ~= running then return end
+    attempts = attempts + more_attempts
+    if attempts == 0 then
+      began, worker = 0, '-'
+      knows_returned()
+    end
+    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', withheld[id] and withheld_reason or reason or result))
   end
 
   function track.fails(id, reason) end_one(id, failed, reason) end
@@ -335,6 +348,7 @@ local function track_operations()
     end
     if state ~= failed then return end
     becomes(id, name, packed(queued, version + 1, 0, 0, 0, '-', '-', ''))
+    knows_returned()
     redis.call('HDEL', notes, name)
   end
 
@@ -355,12 +369,6 @@ local function track_operations()
     return state, token, name
   end
 
-  -- Someone wants something cancelled that is still there.
-  function track.has_marks()
-    count_of_marks = count_of_marks or redis.call('HLEN', marks)
-    return count_of_marks > 0
-  end
-
   local function numeral(number) return format('%.0f', number) end
 
   -- As it reads now; nil when there is no such operation, or none any more: operation, state, version, attempts, when it was queued, last begun
@@ -376,16 +384,6 @@ local function track_operations()
       numeral(began), numeral(ended_at), worker, track.wants_cancelled(name) and '1' or '0', header}
     if has_details then row[11], row[12], row[13] = input, result, redis.call('HGET', notes, name) or '' end
     return row
-  end
-
-  function track.wants_cancelled(id) return track.has_marks() and redis.call('HEXISTS', marks, operation_of(id)) == 1 end
-
-  function track.wants_any_cancelled(ids)
-    if not track.has_marks() then return false end
-    for i = 1, #ids do
-      if track.wants_cancelled(ids[i]) then return true end
-    end
-    return false
   end
 
   function track.mark(id)
@@ -409,13 +407,13 @@ local function track_operations()
   -- Nothing of it is kept but counts: no operation, and nothing that is still to be cancelled.
   function track.is_empty() return redis.call('HLEN', kept_items) + redis.call('HLEN', ops) + redis.call('HLEN', marks) == 0 end
 
-  -- Where it is not tracked any more, and nothing is left that could end; or where all that was no operation is gone.
+  -- Where it is not tracked any more, and nothing is left that could end; or where all that was no operation, or had returned, is gone.
   local function track_less()
     if track_mode == 'ending' then
       if track.is_empty() then redis.call('HDEL', store, 'track') end
-    elseif is_mixed and in_all('waiting') + in_all('behind') + in_all('held') + redis.call('HLEN', KEYS[6]) == 0 then
+    elseif (is_mixed or has_returned) and in_all('waiting') + in_all('behind') + in_all('held') + redis.call('HLEN', KEYS[6]) == 0 then
       redis.call('HSET', store, 'track', track_mode .. ' ' .. track_hides)
-      is_mixed = false
+      is_mixed, has_returned = false, false
     end
   end
 
@@ -433,19 +431,20 @@ local function track_operations()
   local function drop_inputs()
     local kept = {}
     for i, item in ipairs(values_of(kept_items, dropped)) do
-      if item then kept[#kept + 1], kept[#kept + 2] = dropped[i], without_data(item) end
+      if item then kept[#kept + 1], kept[#kept + 2] = dropped[i], entry.without_data(item) end
     end
     in_pieces('HSET', kept_items, kept)
   end
 
   function track.save()
     write_records()
+    changes = changes + entry.changes
     if changes == 0 then return end
     if #dropped > 0 then drop_inputs() end
     if #ended > 0 then ends.save(ended, gone) end
     -- Twice as many as this call can add, so that it never grows by what is over.
     track.sweep(math.min(1000, 2 + changes))
-    changes, ended, gone, dropped = 0, {}, {}, {}
+    changes, entry.changes, ended, gone, dropped = 0, 0, {}, {}, {}
   end
 
   save_operations = track.save

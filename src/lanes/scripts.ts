@@ -51,6 +51,7 @@ const parts = {
   within: [
     new URL('./operation-index.part.lua', import.meta.url),
     new URL('./operation-ends.part.lua', import.meta.url),
+    new URL('./operation-entry.part.lua', import.meta.url),
     new URL('./operations.part.lua', import.meta.url),
     new URL('./items.part.lua', import.meta.url),
     new URL('./order.part.lua', import.meta.url),

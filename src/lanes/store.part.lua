@@ -55,7 +55,7 @@ local known = redis.call('HMGET', store, unpack(read))
 local revision, most_attempts, paused = tonumber(known[1]), tonumber(known[2] or 0), known[3] == '1'
 local is_weighted, born = known[4] == '1', tonumber(known[5])
 local is_ordered, parks = known[6] == '1', known[7] == '1'
--- "<mode> <1 when some fields are not to be shown>", of a tracked queue (operations.part.lua).
+-- "<mode> <what is never shown>", and " mixed" or " returned", of a tracked queue (operations.part.lua).
 local tracking, track = known[10], nil
 local counters_at, asked_at = 10, 10 + #counters
 -- "<held per lane> <held in all> <share> <ms per item> <ms of them at once> <the same per lane> <backlog per lane> <overflow>", 0 for none.
@@ -174,10 +174,11 @@ local function load_all(names)
   for from = 1, #names, 1000 do load_lanes({unpack(names, from, math.min(from + 999, #names))}) end
 end
 
--- unpack takes no more than some thousand values.
-local function in_pieces(command, key, values)
-  for from = 1, #values, 1000 do
-    redis.call(command, key, unpack(values, from, math.min(from + 999, #values)))
+-- unpack takes no more than some thousand values. Without places it is all of them.
+local function in_pieces(command, key, values, first, last)
+  last = last or #values
+  for from = first or 1, last, 1000 do
+    redis.call(command, key, unpack(values, from, math.min(from + 999, last)))
   end
 end
 

@@ -228,7 +228,11 @@ export const keyTable = {
     'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error; none before it is first claimed.',
   ],
   opItems: ['hash', 'with its operation', 'Operation → its item as it entered, with what is shown of its data.'],
-  opsLast: ['hash', 'with its operations', 'Object → its last operations, and when each was queued where its name does not say it.'],
+  opsLast: [
+    'hash',
+    'with its operations',
+    'Object → its last operations, and when each was queued where its name does not say it.',
+  ],
   opsOf: [
     'zset',
     'with its operations',

@@ -4,7 +4,7 @@ import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
 import { forgetEnded, queuesWithEnded } from '../../src/lanes/forget.ts'
 import { routedItem } from '../../src/lanes/item.ts'
 import type { Track } from '../../src/lanes/operation.ts'
-import { dropScript, operationsScript } from '../../src/lanes/scripts.ts'
+import { dropScript, operationsScript, type ShownInput } from '../../src/lanes/scripts.ts'
 import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -723,6 +723,117 @@ describe('what is kept', () => {
     expect((await store.take(1)).ids).toEqual([])
     await store.take(0)
     expect(await store.redis.hget(store.keys.store, 'track')).toBeNull()
+  })
+
+  test('one that was handed back, or is redriven, goes on from its record; the store knows of such until it is empty', async () => {
+    const store = await trackedStore()
+    const [back, dead] = await store.send('a', { times: 2, envelope })
+    const words = () => store.redis.hget(store.keys.store, 'track')
+    const versions = () => Promise.all([back, dead].map(async (id) => (await store.operation(id!))!.version))
+    const first = await store.take(2)
+    expect(await words()).toBe('all 0')
+    await store.settle(first.token, [back!], { kind: 'back' })
+    expect(await words()).toBe('all 0 returned')
+    await store.settle(first.token, [dead!], { kind: 'dead', reason: 'no' })
+    expect(await versions()).toEqual([3, 3])
+    const second = await store.take(2)
+    expect(second.ids).toEqual([back])
+    await store.settle(second.token, second.ids, { kind: 'ack' })
+    expect([await versions(), await words()]).toEqual([[5, 3], 'all 0'])
+    await store.redrive(dead!)
+    expect([await versions(), await words()]).toEqual([[5, 4], 'all 0 returned'])
+    await store.make(2)
+    expect(await words()).toBe('all 0 returned')
+    const third = await store.take(2)
+    expect(await versions()).toEqual([5, 5])
+    await store.settle(third.token, third.ids, { kind: 'ack' })
+    expect([await versions(), await words()]).toEqual([[5, 6], 'all 0'])
+    expect(await store.total()).toBe('2 1 0')
+  })
+
+  describe('events that come together', () => {
+    const routed = (seq: number, data: string, key = 'k') => ({
+      lane: 'a',
+      item: routedItem(`0-${seq}`, seq, 'a', '', `{"type":"mail","tenant":"a","key":"${key}"}\n${data}`),
+    })
+    type Store = Awaited<ReturnType<typeof trackedStore>>
+    const accept = async (store: Store, items: { lane: string; item: string }[], inputs: ShownInput[] = []) => {
+      const [first, last] = [items[0]!, items.at(-1)!].map(({ item }) => Number(/^0-(\d+)/.exec(item)![1])) as [
+        number,
+        number,
+      ]
+      const act = acceptAct({ revision: 1, born: 1, partition: 0, first, last, items, inputs })
+      const [raw] = await runScript(store.redis, workScript, { ...store.ground(), acts: [act] })
+      return act.read(raw as never)
+    }
+    const inputOf = async (store: Store, seq: number) => (await store.operation(`0-${seq}`))!.detail!.input
+
+    test('[O01] some of which were there before begin once each', async () => {
+      const store = await trackedStore()
+      await accept(
+        store,
+        [1, 2, 3].map((seq) => routed(seq, `${seq}`)),
+      )
+      expect(
+        await accept(
+          store,
+          [2, 3, 4, 5].map((seq) => routed(seq, `${seq}`)),
+        ),
+      ).toEqual({ kind: 'accepted', items: 2 })
+      expect(await store.operationsOf('a/k')).toEqual(['0-5', '0-4', '0-3', '0-2', '0-1'])
+      expect(await store.indexed()).toEqual([5, 0])
+    })
+
+    test('[O01] what is held back for want of room has not begun', async () => {
+      const store = await trackedStore(all, { limits: { backlog: 2, overflow: 'hold' } })
+      const items = [1, 2, 3].map((seq) => routed(seq, `${seq}`))
+      expect(await accept(store, items)).toEqual({ kind: 'full', items: 2 })
+      expect(await store.operationsOf('a/k')).toEqual(['0-2', '0-1'])
+      const { token, ids } = await store.take(2)
+      await store.settle(token, ids, { kind: 'ack' })
+      expect(await accept(store, items)).toEqual({ kind: 'accepted', items: 1 })
+      expect(await store.operationsOf('a/k')).toEqual(['0-3', '0-2', '0-1'])
+    })
+
+    test('[O01] what has no room, and is a dead letter at once, has begun and failed', async () => {
+      const store = await trackedStore(all, { limits: { backlog: 1, overflow: 'dead' } })
+      await accept(
+        store,
+        [1, 2].map((seq) => routed(seq, `${seq}`)),
+      )
+      expect((await store.operation('0-1'))!.state).toBe('queued')
+      expect(await store.operation('0-2')).toMatchObject({ state: 'failed', attempts: 0, detail: { input: '2' } })
+      expect(await store.total()).toBe('0 1 0')
+    })
+
+    test('[O08] each has its own input: as it is, instead of which something else is shown, or none when it is too large', async () => {
+      const store = await trackedStore({ mode: 'all', hides: 'secrets' })
+      const large = `"${'x'.repeat(16_384)}"`
+      await accept(
+        store,
+        [routed(1, '1'), routed(2, '{"token":"S3CRET"}'), routed(3, large)],
+        [{ id: '0-2', shown: '{}' }],
+      )
+      await accept(store, [routed(4, '4'), routed(5, large)])
+      await accept(store, [routed(6, '6')])
+      const inputs = await Promise.all([1, 2, 3, 4, 5, 6].map((seq) => inputOf(store, seq)))
+      expect(inputs).toEqual(['1', '{}', '', '4', '', '6'])
+    })
+
+    test('[O05] a thousand, of one object and of many, are all found', async () => {
+      const store = await trackedStore()
+      const keyOf = (seq: number) => (seq % 2 ? 'k' : `k${seq}`)
+      const seqs = Array.from({ length: 2_400 }, (_, i) => i + 1)
+      await accept(
+        store,
+        seqs.map((seq) => routed(seq, `${seq}`, keyOf(seq))),
+      )
+      expect((await store.operationsOf('a/k', undefined, 2_000)).length).toBe(1_200)
+      expect(await store.operationsOf('a/k2400')).toEqual(['0-2400'])
+      expect(await inputOf(store, 2_399)).toBe('2399')
+      const [last, earlier] = await store.indexed()
+      expect(last + earlier).toBe(2_400)
+    })
   })
 
   test('[O08] what was said of events is not said of what a claim behind them meets', async () => {
