@@ -180,7 +180,7 @@ local function track_operations()
       written[at + 1], written[at + 2] = names[i], begun
       at = at + 2
     end
-    count_of_written = at
+    count_of_written, records = at, {}
   end
 
   -- Items are given, that lie in these fields. Answers whether all of them begin for the first time.
@@ -254,11 +254,12 @@ local function track_operations()
 
   -- Items are done, of a lease or taken for good: with these outputs, where there are some. `lease`: they are all that it was given.
   function track.done(ids, outputs, lease)
-    local from, names = #ended + 1, operations_of(ids)
+    local from, names, found = #ended + 1, nil, nil
     if lease and lease.is_first then
+      names = operations_of(ids)
       end_first(names, outputs, lease)
     else
-      local _, found = look(ids)
+      names, found = look(ids)
       end_each(names, found, outputs)
     end
     if track.has_marks() then

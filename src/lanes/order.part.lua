@@ -12,7 +12,7 @@ local most_parked, most_behind_parked = 10000, 10000
 -- Of the objects that were looked at, by field: where the first behind the owner lies, and the next one will; false when it has no owner.
 local first_behind, next_behind = {}, {}
 -- Fields and items that save() writes into `behind`.
-local to_lay, used_to_lay, bytes_to_lay = {}, 0, 0
+local to_lay, used_to_lay = {}, 0
 
 local no_key = ''
 
@@ -45,9 +45,7 @@ end
 local function lay_behind()
   if used_to_lay == 0 then return end
   in_pieces('HSET', behind, to_lay)
-  count('behind', used_to_lay / 2)
-  count('bytes', bytes_to_lay)
-  to_lay, used_to_lay, bytes_to_lay = {}, 0, 0
+  to_lay, used_to_lay = {}, 0
 end
 
 -- An item of this object comes; false for one without a key: answers whether it may line up. Else it lies behind the owner of its key.
@@ -64,8 +62,11 @@ local function admits(lane, item, field)
   end
   local place, size = next_behind[field], #item
   to_lay[used_to_lay + 1], to_lay[used_to_lay + 2] = field .. ' ' .. pack('>I6', place), item
-  used_to_lay, bytes_to_lay, next_behind[field] = used_to_lay + 2, bytes_to_lay + size, place + 1
+  used_to_lay, next_behind[field] = used_to_lay + 2, place + 1
   behind_of[lane], bytes_of[lane] = (behind_of[lane] or 0) + 1, bytes_of[lane] + size
+  -- At once: who asks what is there asks in the middle of a call too.
+  count('behind', 1)
+  count('bytes', size)
   return false
 end
 

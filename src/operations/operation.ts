@@ -88,4 +88,12 @@ export function operationOf(queue: string, row: OperationRow): Operation {
   }
 }
 
-const parsed = (json: string): unknown => (json === '' ? null : JSON.parse(json))
+/** Data of other publishers may be anything. */
+function parsed(json: string): unknown {
+  if (json === '') return null
+  try {
+    return JSON.parse(json)
+  } catch {
+    return { omitted: 'input that is not JSON' }
+  }
+}

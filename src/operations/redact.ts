@@ -97,7 +97,7 @@ function createRedactor(names: readonly string[]): Redactor {
     try {
       return json(written)
     } catch {
-      // Of another publisher: whoever handles it says what is wrong with it.
+      // An input of another publisher: whoever handles it says what is wrong with it.
       return omitted(`${what} that is not JSON`)
     }
   }

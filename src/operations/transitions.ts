@@ -57,6 +57,6 @@ export const isEnd = (state: OperationState): state is OperationEnd =>
 
 /** Whether one can follow the other in so many steps. */
 export function canFollow(from: OperationState | 'none', to: OperationState, steps: number): boolean {
-  if (steps === 0) return from === to
+  if (steps <= 0) return steps === 0 && from === to
   return Object.values(transitions[from]).some((next) => canFollow(next, to, steps - 1))
 }

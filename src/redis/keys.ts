@@ -225,7 +225,7 @@ export const keyTable = {
   ops: [
     'hash',
     '24 hours after its end',
-    'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error; none before it is first claimed.',
+    'Operation of a tracked queue → its record: state, version, attempts, times, worker, output or error; none while it has only entered.',
   ],
   opItems: ['hash', 'with its operation', 'Operation → its item as it entered, with what is shown of its data.'],
   opsLast: [

@@ -25,6 +25,8 @@ const ofOperations: Bug[] = [
   ['what is tried again seems to run', 'if track then track.retries(id, reason) end\n      redis', 'redis'],
   ['what lapsed seems to run', 'if track then track.retries(id, lapsed_reason) end', ''],
   ['what was handed back seems to run', 'if track then track.returns(id) end', ''],
+  ['what was handed back has no past', 'if is_mixed or has_returned then return false end', ''],
+  ['what was tried before has no past', "sub(item, at, at + 3) ~= '0 0 '", 'false'],
   [
     'a dead letter seems to run',
     "if track then track.fails(id, reason) end\n  redis.call('HSET', dead",

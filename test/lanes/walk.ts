@@ -196,7 +196,9 @@ export class Walk {
   async #accept(partition: number, works: Event[]): Promise<void> {
     const [first, last] = [works[0]!.seq, works.at(-1)!.seq]
     const items = works.map((work) => ({ lane: work.lane, item: itemText(work) }))
-    const input = { ...this.#ground, revision: this.#revision, born: 1, partition, first, last, items }
+    // The other partition's owner does not know yet that it is tracked.
+    const inputs = this.#operations && partition === 0 ? [] : undefined
+    const input = { ...this.#ground, revision: this.#revision, born: 1, partition, first, last, items, inputs }
     const expected = this.#reference.accept(partition, works)
     same(await this.#run(acceptScript, input), expected)
     const applied = this.#reference.applied.get(partition)!

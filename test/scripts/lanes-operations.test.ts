@@ -4,7 +4,7 @@ import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
 import { forgetEnded, queuesWithEnded } from '../../src/lanes/forget.ts'
 import { routedItem } from '../../src/lanes/item.ts'
 import type { Track } from '../../src/lanes/operation.ts'
-import { dropScript, operationsScript, type ShownInput } from '../../src/lanes/scripts.ts'
+import { dropScript, operationsScript, parkedScript, type ShownInput } from '../../src/lanes/scripts.ts'
 import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
@@ -679,6 +679,28 @@ describe('what is kept', () => {
     expect(await states()).toEqual([undefined, 'succeeded', 'succeeded', 'succeeded'])
   })
 
+  test('tracked only later: what becomes due meanwhile, and lies behind a parked object, is an operation when it is claimed', async () => {
+    const store = await clockedStore({ ordered: true, parks: true, attempts: 1 })
+    const [owner] = await store.send('a', { envelope, key: 'k' })
+    const first = await store.take(1)
+    await store.settle(first.token, [owner!], { kind: 'dead', reason: 'x' })
+    const [behind] = await store.send('a', { envelope, key: 'k', delayMs: 1_000 })
+    await store.make(2, { track: all })
+    store.pass(1_000)
+    expect((await store.take(0)).ids).toEqual([])
+    expect(await store.redis.hget(store.keys.store, 'track')).toBe('all 0 mixed')
+    await runScript(store.redis, parkedScript, { ...store.ground(), act: 'resume', objects: ['a k'] })
+    const second = await store.take(2)
+    expect(second.ids).toEqual([owner])
+    await store.settle(second.token, second.ids, { kind: 'ack' })
+    expect((await store.take(2)).ids).toEqual([behind])
+    expect(await store.operation(behind!)).toMatchObject({
+      state: 'running',
+      attempts: 1,
+      detail: { input: '{"n":1}' },
+    })
+  })
+
   test('tracked again: what entered in between is no operation before it is claimed', async () => {
     const store = await trackedStore()
     const [before] = await store.send('a', { envelope })
@@ -820,7 +842,7 @@ describe('what is kept', () => {
       expect(inputs).toEqual(['1', '{}', '', '4', '', '6'])
     })
 
-    test('[O05] a thousand, of one object and of many, are all found', async () => {
+    test('[O05] thousands, of one object and of many, are all found', async () => {
       const store = await trackedStore()
       const keyOf = (seq: number) => (seq % 2 ? 'k' : `k${seq}`)
       const seqs = Array.from({ length: 2_400 }, (_, i) => i + 1)

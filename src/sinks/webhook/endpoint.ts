@@ -9,7 +9,8 @@
  * These are undici's clients, not its pool: that one lets go of a client whose connection failed but goes on using it, so there can be more
  * connections than were allowed, and some that closing the pool does not close.
  */
-import { Client } from 'undici'
+import { createRequire } from 'node:module'
+import type { Client } from 'undici'
 import type { Attempt, Holder } from './attempt.ts'
 import type { Guard } from './guard.ts'
 
@@ -21,6 +22,10 @@ export interface EndpointLimits {
 }
 
 const maxHeaderBytes = 16_384
+
+/** Loaded with the first connection: it takes a quarter of the time in which a process starts, and most have nothing to post. */
+const undici = (): typeof import('undici') => load('undici')
+const load = createRequire(import.meta.url)
 
 export class Endpoint implements Holder {
   readonly #origin: string
@@ -111,7 +116,7 @@ class Connection implements Holder {
     const { connectMs, keepAliveMs, longestUseMs } = limits
     this.#endpoint = endpoint
     this.#usedUntil = performance.now() + longestUseMs
-    this.#client = new Client(origin, {
+    this.#client = new (undici().Client)(origin, {
       connect: (options, callback) => {
         this.#callOff = guard.connect({ ...options, timeoutMs: connectMs }, callback)
       },
