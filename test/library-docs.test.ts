@@ -58,7 +58,7 @@ const named = snippets.map(
   (snippet, i) => [i, snippet.split('\n').find((line) => !line.startsWith('import'))!] as const,
 )
 
-test.each(named)('snippet %i: %s', async (i) => {
+test.concurrent.each(named)('snippet %i: %s', async (i) => {
   const snippet = snippets[i]!
   const expected = [...snippet.matchAll(/\/\/ → (.*)$/gm)].map((found) => found[1]!)
   expect(expected.length).toBeGreaterThan(0)

@@ -95,14 +95,17 @@ local function index_operations(base)
   end
 
   function index.add(object, line)
-    local entries, entry = entries_of[object], entry_of(line)
-    if not entries then added[#added + 1] = object end
-    entries_of[object] = entries and entries .. '\n' .. entry or entry
+    local entries = entries_of[object]
+    if not entries then
+      entries = {}
+      added[#added + 1], entries_of[object] = object, entries
+    end
+    entries[#entries + 1] = entry_of(line)
   end
 
   function index.save()
     local objects = #added
-    for i = 1, objects do added[objects + i] = entries_of[added[i]] end
+    for i = 1, objects do added[objects + i] = table.concat(entries_of[added[i]], '\n') end
     index.lay(added, 1, objects)
     added, entries_of = {}, {}
   end

@@ -61,12 +61,20 @@ export function defineScript<Input, Raw, Reply>(definition: {
   args: (input: Input) => readonly ScriptArg[]
   reply: (raw: Raw) => Reply
 }): Script<Input, Reply> {
-  const source = joined(definition.file, definition.parts)
+  // Read when it is first called: a process needs few of all scripts, and to read them all took a tenth of its start.
+  let source: string | undefined
+  let sha: string | undefined
   const known = new WeakMap<object, WrittenArgs>()
   return {
     name: definition.file.pathname.split('/').at(-1)!.replace('.lua', ''),
-    source,
-    sha: createHash('sha1').update(source).digest('hex'),
+    get source() {
+      source ??= joined(definition.file, definition.parts)
+      return source
+    },
+    get sha() {
+      sha ??= createHash('sha1').update(this.source).digest('hex')
+      return sha
+    },
     keys: definition.keys,
     writtenKeys(input) {
       const from = definition.keysFrom?.(input)
