@@ -241,13 +241,13 @@ export const errorTable = {
     404,
     false,
     (e: { id: string }) =>
-      `There is no operation ${e.id}: it was never started in a tracked queue, or ended more than 24 hours ago.`,
+      `There is no operation ${e.id} in this namespace: it was never started in a tracked queue, or ended more than 24 hours ago.`,
   ),
   OPERATION_CANCELLED: row(409, false, (e: { id: string }) => `Operation ${e.id} was cancelled. Stop working on it.`),
   TRIGGER_NOT_FOUND: row(404, false, (e: { name?: string; meant?: string | undefined }) =>
     e.name === undefined
       ? 'There is no such trigger: its secret was replaced, it was removed, or it is of another namespace than this server serves.'
-      : `There is no trigger ${e.name}.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar triggers\` lists those there are.`,
+      : `There is no trigger ${e.name} in this namespace.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar triggers\` lists those there are.`,
   ),
   TRIGGER_DISABLED: row(
     400,

@@ -19,6 +19,10 @@ async function place() {
 test('op, op cancel and ops: one operation, and those of an object', async () => {
   const { bus, cli, json, queue, flags } = await place()
   expect((await cli('queue', 'sync')).stdout).toMatch(/\ntracked +all\nredacts +pin\n/)
+  await cli('queue', 'put', 'mail')
+  expect((await cli('queues')).stdout).toMatch(
+    /^name +match .* oldest +tracked +paused\nmail +- .* - +- +-\nsync +order\.\* .* - +all +-\n$/,
+  )
   const [sent] = await json(
     'send',
     'sync',
@@ -52,7 +56,7 @@ test('op, op cancel and ops: one operation, and those of an object', async () =>
   await (await queue.claim()).items[0]!.ack('ok')
   expect(jsonLines((await waiting).stdout)[0]).toMatchObject({ status: 'succeeded', output: 'ok' })
   const unknown = await cli('op', 'sync.aaaaaaaaaaaaaaaaaaaa')
-  expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('error OPERATION_NOT_FOUND')])
+  expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('in this namespace')])
   expect((await cli('stats', 'sync')).stdout).toMatch(
     /^minute +succeeded +failed +cancelled +p50 +p95\n(\S+ \S+ .*\n)+all of them +1 +1 +1 .*\never +1 +1 +1 +- +-\n$/,
   )

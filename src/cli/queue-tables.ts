@@ -37,18 +37,23 @@ const ofOrdered = (isAny: boolean): Count[] => (isAny ? [count('behind'), count(
 
 export function queueLines(queues: readonly QueueFacts[], { colors }: Output): string[] {
   const isAnyOrdered = queues.some(({ ordered }) => ordered)
+  const isAnyTracked = queues.some(({ track }) => track !== false)
   const numbers = [count('waiting'), count('later'), count('held'), ...ofOrdered(isAnyOrdered), count('dead')]
   const columns: Column[] = [
     ...[{ title: 'name' }, { title: 'match' }],
     ...numbers.map(({ title }) => right(title)),
-    ...[right('oldest'), { title: 'paused', paint: colors.red }],
+    ...(isAnyTracked ? [right('oldest'), { title: 'tracked' }] : [right('oldest')]),
+    { title: 'paused', paint: colors.red },
   ]
   const rows = queues.map((facts) => [
     ...[facts.name, matchText(facts.match), ...numbers.map(({ of }) => countText(facts[of]))],
-    ...[ageText(facts.oldestMs), facts.paused ? 'paused' : '-'],
+    ...(isAnyTracked ? [ageText(facts.oldestMs), trackText(facts.track)] : [ageText(facts.oldestMs)]),
+    facts.paused ? 'paused' : '-',
   ])
   return tableLines(columns, rows, colors.bold)
 }
+
+const trackText = (track: QueueFacts['track']): string => (track === false ? '-' : track === true ? 'all' : track)
 
 /** Everything that is known of one, a fact per line. */
 export function queueFactLines(facts: QueueFacts, output: Output): string[] {
@@ -99,7 +104,7 @@ function settingsOf({ leaseMs, weights, ordered, onPoison, limits, track, redact
 }
 
 const trackFacts = (track: true | 'failures', redact: readonly string[]): Fact[] => [
-  ['tracked', track === true ? 'all' : track],
+  ['tracked', trackText(track)],
   ['redacts', redact.map(printable).join(', ') || '-'],
 ]
 
