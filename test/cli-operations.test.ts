@@ -68,6 +68,10 @@ test('op, op cancel and ops: one operation, and those of an object', async () =>
 test('trace: where an event went', async () => {
   const { bus, cli, json } = await place()
   await bus.run({ signals: false })
+  expect(await cli('trace', '0-1')).toMatchObject({
+    stdout: '',
+    stderr: expect.stringContaining('and nobody else knows it'),
+  })
   const { id } = await bus.publish('order.paid', { n: 1 })
   await eventually(async () => expect((await json('trace', id))[0]).toMatchObject({ places: [{ state: 'waiting' }] }))
   expect((await cli('trace', id)).stdout).toMatch(
@@ -76,7 +80,7 @@ test('trace: where an event went', async () => {
     ),
   )
   expect((await json('trace', id))[0]).toMatchObject({ id, event: { type: 'order.paid' } })
-  expect((await cli('trace', '0-1')).stderr).toContain('The log does not keep it any more')
+  expect((await cli('trace', '0-1')).stderr).toContain('only what still knows it is shown')
   expect((await cli('trace', 'x')).code).toBe(2)
   const other = await bus.publish('mail.sent')
   expect((await cli('trace', other.id)).stderr).toContain('It went nowhere')

@@ -56,13 +56,14 @@ export type ClaimReply =
       dueInMs: number | undefined
       items: readonly string[]
     }
-  | { kind: 'paused' }
+  /** `more`: as above. */
+  | { kind: 'paused'; more: boolean }
   | { kind: 'replaced' }
   | { kind: 'gone' }
 
 type RawClaim =
   | ['claimed', number, string, number, number, ...string[]]
-  | ['paused', number, string]
+  | ['paused', number, string, number]
   | ['replaced']
   | ['gone']
 
@@ -223,6 +224,7 @@ export const readAccepted = ([kind, items]: RawAccepted): AcceptReply =>
   kind === 'accepted' || kind === 'full' ? { kind, items: items! } : { kind }
 
 export function readClaimed(raw: RawClaim): ClaimReply {
+  if (raw[0] === 'paused') return { kind: 'paused', more: raw[3] === 1 }
   if (raw[0] !== 'claimed') return { kind: raw[0] }
   const [kind, revision, now, more, due] = raw
   const items = raw.slice(5) as string[]

@@ -14,7 +14,7 @@
 -- Replies {'claimed', revision, now, more, due, item…}  more: 1 when not all that is due was brought back yet, or something
 --                                                    lined up too late to be given: ask again; due: ms until
 --                                                    something is, -1 for nothing
---         {'paused', revision, now}  nothing is given until the queue is resumed
+--         {'paused', revision, now, more}  nothing is given until the queue is resumed; more: as above
 --         {'replaced'}               another process works under this worker's name
 --         {'gone'}                   there is no such store
 --
@@ -327,7 +327,7 @@ function acts.claim()
     local ready = brought_back - count_of_given
     local next_ones = #gone > 0 and pass_on_by_lane(lanes_of_gone, gone) or 0
     ready = ready + next_ones
-    if paused then return {'paused', revision, written_now}, after, ready end
+    if paused then return {'paused', revision, written_now, is_more and 1 or 0}, after, ready end
     -- Nothing was given, and what is next of the objects that have lost their first has only just lined up.
     local is_late = next_ones > 0 and n > 0 and count_of_given == 0
     if is_more or pieces <= 0 or is_late then given[4] = 1 end

@@ -197,7 +197,9 @@ local function operation_row(name, record)
   local state, _, _, began, ended = 1, 0, 0, 0, 0
   if record then state, _, _, began, ended = struct.unpack('>BI4I4I6I6', record) end
   local mark = redis.call('HEXISTS', base .. 'opCancels', name)
-  local indexed = object ~= '' and (track.index.has(object, line) and '1' or '0') or '-'
+  -- Who asks what its object has takes those that are over out of the index, before they go.
+  local is_over = state >= 3 and track.is_over(ended)
+  local indexed = object ~= '' and not is_over and (track.index.has(object, line) and '1' or '0') or '-'
   local row = numbers(state, began, ended)
   insert(row, 1, name)
   insert(row, indexed)

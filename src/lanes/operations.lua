@@ -6,12 +6,13 @@
 -- ARGV[8…] rest    'get': names; 'of': object, ms and name of the one before the page or '' and '', how many
 --
 -- Replies {'seen', more, row…}  as track.row has them (operations.part.lua), without those that are not there; of an object also those that are
---                              not there any more are taken out of its index. more: 1 when there may be more of the object
+--                              not there any more are taken out of its index. more: 1 when there may be more of the object, also when
+--                              there is no row: of those that are not there a call looks at a thousand
 --         {'gone'}             there is no such store
 
 local act, details = ARGV[6], ARGV[7] == '1'
--- Of a page.
-local most_bytes = 1048576
+-- Of a page, and of those that it meets and that are not there any more.
+local most_bytes, most_gone = 1048576, 1000
 
 if not revision then return {'gone'} end
 local reply = {'seen', 0}
@@ -30,7 +31,7 @@ local index = track.index
 local in_index = index.object(object)
 -- No line begins with such a sign.
 local last = before_ms ~= '' and index.line(before_ms, before_name) or '~'
-local gone, objects_of_gone, bytes = {}, {}, 0
+local gone, objects_of_gone, bytes, is_all = {}, {}, 0, false
 
 local function has_room() return #reply - 2 < most and bytes < most_bytes end
 
@@ -44,17 +45,16 @@ local function add(line, name)
   for word = 1, #row do bytes = bytes + #row[word] end
 end
 
-while has_room() do
-  local page = index.before(in_index, last, most)
-  if #page == 0 then break end
+while not is_all and has_room() and #gone < most_gone do
+  local page = index.before(in_index, last, math.min(1000, most + #gone))
   local names = {}
   for i = 1, #page do names[i] = match(page[i], ' (.*)$') end
   track.load(names)
   for i = 1, #page do
     if has_room() then add(page[i], names[i]) end
   end
-  last = page[#page]
+  last, is_all = page[#page], #page == 0
 end
 index.remove(objects_of_gone, gone)
-if not has_room() then reply[2] = 1 end
+if not is_all then reply[2] = 1 end
 return reply

@@ -75,7 +75,7 @@ local function track_operations()
   end
 
   local ends, entry = end_operations(base, when_ended, remove), enter_operations(kept_items, index, operation_of, track_mode, track_hides)
-  track = {index = index, inputs = entry.inputs, enters = entry.enters, all_enter = entry.all_enter}
+  track = {index = index, inputs = entry.inputs, enters = entry.enters, all_enter = entry.all_enter, is_over = ends.is_over}
 
   local function packed(state, version, attempts, began, ended_at, worker, token, result)
     return struct.pack(head_format, state, version, attempts, began, ended_at) .. worker .. ' ' .. token .. '\30' .. result
@@ -292,12 +292,15 @@ local function track_operations()
     return false
   end
 
+  -- What may be kept of it. Where nothing was said nothing was withheld.
+  local function said(id, reason) return withheld[id] and withheld_reason or reason end
+
   local function end_one(id, state, result)
     local record, name = record_of(id)
     if not record then return end
     local after, began = end_of(record, state)
     if not after then return end
-    becomes(id, name, after .. (withheld[id] and withheld_reason or result or ''))
+    becomes(id, name, after .. (result and said(id, result) or ''))
     ended[#ended + 1] = name
     ends.count(state - running, began, 1)
   end
@@ -319,7 +322,7 @@ local function track_operations()
       began, worker = 0, '-'
       knows_returned()
     end
-    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', withheld[id] and withheld_reason or reason or result))
+    becomes(id, name, packed(queued, version + 1, attempts, began, 0, worker, '-', reason and said(id, reason) or result))
   end
 
   function track.fails(id, reason) end_one(id, failed, reason) end
@@ -440,7 +443,7 @@ local function track_operations()
   function track.save()
     write_records()
     changes = changes + entry.changes
-    if changes == 0 then return end
+    if changes + #dropped == 0 then return end
     if #dropped > 0 then drop_inputs() end
     if #ended > 0 then ends.save(ended, gone) end
     -- Twice as many as this call can add, so that it never grows by what is over.

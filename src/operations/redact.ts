@@ -2,8 +2,8 @@
  * What operations never show: fields by their names, in inputs, outputs and errors, taken out before anything is written.
  *
  * A name is the same however it is dressed: `accessToken`, `access_token`, `Access-Token`. In texts, such as messages of errors, what stands
- * behind the name and a sign (`token=…`, `"token": …`) goes: a text in quotes, all that is in brackets, a word; of headers that have several
- * words the rest of the line. What is not closed goes up to the end. Nothing else is touched: what has no such name stays the bytes it is.
+ * behind the name and a sign (`token=…`, `"token": …`) goes: a text in quotes, all that is in brackets, a PEM block, a word; of headers that have
+ * several words the rest of the line. What is not closed goes up to the end. Nothing else is touched: what has no such name stays the bytes it is.
  */
 import { createHash } from 'node:crypto'
 import { operationLimits } from '../lanes/operation.ts'
@@ -56,6 +56,7 @@ export function redactorOf(names: readonly string[]): Redactor {
 const lineNames = new Set(['authorization', 'cookie'])
 const word = /(?:(?:bearer|basic|token|digest|negotiate)\s+)?[^\s,;&"'}\]]+/iy
 const restOfLine = /[^\r\n]*/y
+const pemBlock = /-----BEGIN [^-]*-----(?:[\s\S]*?-----END [^-]*-----|[\s\S]*)/y
 
 function createRedactor(names: readonly string[]): Redactor {
   const secrets = new Set(names.map(plain).filter((name) => name !== ''))
@@ -147,8 +148,11 @@ function valueEnd(text: string, at: number, plainly: RegExp): number {
   const quoted = quoteEnd(text, at)
   if (quoted !== undefined) return quoted
   if (text[at] === '{' || text[at] === '[') return bracketEnd(text, at)
-  plainly.lastIndex = at
-  return plainly.test(text) ? plainly.lastIndex : at
+  for (const shape of [pemBlock, plainly]) {
+    shape.lastIndex = at
+    if (shape.test(text)) return shape.lastIndex
+  }
+  return at
 }
 
 /** Undefined when no quote opens here. In JSON inside of JSON quotes have slashes before them, and what is within has more. */

@@ -165,7 +165,7 @@ async function pageOf(ground: OperationsGround, key: string, options: PageOption
   const found = await Promise.all(
     queues.map(async (queue) => {
       const asked = { act: 'of' as const, object, before: after && beforeIn(queue, after), most: limit }
-      const { rows, isMore } = await look(ground, queue, asked, detail)
+      const { rows, isMore } = await lookFor(ground, queue, asked, detail)
       return { rows: rows.map((row) => ({ queue, row })), isMore }
     }),
   )
@@ -175,6 +175,14 @@ async function pageOf(ground: OperationsGround, key: string, options: PageOption
   return {
     operations: shownRows.map(({ queue, row }) => (detail ? operationOf(queue, row) : summaryOf(queue, row))),
     next: last && (rows.length > shownRows.length || found.some(({ isMore }) => isMore)) ? writeCursor(last) : null,
+  }
+}
+
+/** Those that are over, and were still in the index, are taken out of it by each look: it comes to an end. */
+async function lookFor(ground: OperationsGround, queue: string, asked: OperationsAsk, detail: boolean) {
+  for (;;) {
+    const seen = await look(ground, queue, asked, detail)
+    if (seen.rows.length > 0 || !seen.isMore) return seen
   }
 }
 

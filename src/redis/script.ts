@@ -61,18 +61,16 @@ export function defineScript<Input, Raw, Reply>(definition: {
   args: (input: Input) => readonly ScriptArg[]
   reply: (raw: Raw) => Reply
 }): Script<Input, Reply> {
-  // Read when it is first called: a process needs few of all scripts, and to read them all took a tenth of its start.
-  let source: string | undefined
+  // Now, not when it is first called: an upgrade may take the files away from a process that runs, or give it those of another version.
+  const source = joined(definition.file, definition.parts)
+  // A process calls few of all scripts, and hashing takes longer than reading.
   let sha: string | undefined
   const known = new WeakMap<object, WrittenArgs>()
   return {
     name: definition.file.pathname.split('/').at(-1)!.replace('.lua', ''),
-    get source() {
-      source ??= joined(definition.file, definition.parts)
-      return source
-    },
+    source,
     get sha() {
-      sha ??= createHash('sha1').update(this.source).digest('hex')
+      sha ??= createHash('sha1').update(source).digest('hex')
       return sha
     },
     keys: definition.keys,
@@ -89,14 +87,21 @@ export function defineScript<Input, Raw, Reply>(definition: {
   }
 }
 
+/** Those that are parts of many scripts are read once. */
+const read = new Map<string, string>()
+
+function textOf(file: URL): string {
+  const text = read.get(file.href) ?? readFileSync(file, 'utf8')
+  read.set(file.href, text)
+  return text
+}
+
 /** The first line says how Redis is to run it: it stays the first. */
 function joined(file: URL, parts: ScriptParts | undefined): string {
-  const own = readFileSync(file, 'utf8')
+  const own = textOf(file)
   if (!parts) return own
   const end = own.indexOf('\n') + 1
-  const [around, within] = [parts.around, parts.within].map((files) =>
-    files.map((part) => readFileSync(part, 'utf8')).join(''),
-  )
+  const [around, within] = [parts.around, parts.within].map((files) => files.map(textOf).join(''))
   return `${own.slice(0, end)}${around}\nlocal function run()\n${within}${own.slice(end)}\nend\nreturn run()\n`
 }
 

@@ -1,16 +1,18 @@
 /** Every reply of the scripts of operations, and what they keep for how long. */
 import { describe, expect, test } from 'vitest'
-import { acceptAct, claimAct, workScript } from '../../src/lanes/acts.ts'
+import { acceptAct, claimAct, type Outcome, workScript } from '../../src/lanes/acts.ts'
 import { forgetEnded, queuesWithEnded } from '../../src/lanes/forget.ts'
+import { checkStore } from '../../src/lanes/fsck.ts'
 import { routedItem } from '../../src/lanes/item.ts'
 import type { Track } from '../../src/lanes/operation.ts'
-import { dropScript, operationsScript, parkedScript, type ShownInput } from '../../src/lanes/scripts.ts'
+import { dropScript, fsckScript, operationsScript, parkedScript, type ShownInput } from '../../src/lanes/scripts.ts'
 import { statsOf } from '../../src/operations/stats.ts'
 import { operationKeys } from '../../src/redis/keys.ts'
 import { runScript } from '../../src/redis/script.ts'
 import { clockedStore } from '../lanes/clocked.ts'
 import { settleScript } from '../lanes/one-act.ts'
 import { keysOf } from '../support/bus.ts'
+import { collect } from '../support/log.ts'
 
 const all: Track = { mode: 'all', hides: '0' }
 const dayMs = 86_400_000
@@ -143,6 +145,25 @@ test('one that is to be cancelled is handed back, throttled, or its worker start
     expect(await store.operation(id)).toMatchObject({ state: 'cancelled', isCancelAsked: false })
   expect((await store.take(5, { start: 'anew' })).ids).toEqual(next)
   expect(await store.counts()).toMatchObject({ held: 1, discarded: 4 })
+})
+
+test('one that is handed back, throttled or cancelled says what it last said: with no reason there is none to look through', async () => {
+  const store = await trackedStore({ mode: 'all', hides: 'secrets0' }, { attempts: 5 })
+  const [id] = await store.send('a', { envelope })
+  const settle = async (outcome: Outcome) => {
+    const { token } = await store.take(1)
+    await store.settle(token, [id!], outcome)
+    return (await store.operation(id!))!.detail!.result
+  }
+  expect(await settle({ kind: 'retry', afterMs: 0, reason: 'no such file', list: 'secrets0' })).toBe('no such file')
+  expect(await settle({ kind: 'back' })).toBe('no such file')
+  expect(await settle({ kind: 'throttle', forMs: 5 })).toBe('no such file')
+  store.pass(5)
+  expect(await settle({ kind: 'retry', afterMs: 0, reason: 'of an older list' })).toMatch(/^not kept/)
+  const { token } = await store.take(1)
+  await store.cancel(id!)
+  await store.settle(token, [id!], { kind: 'back' })
+  expect(await store.operation(id!)).toMatchObject({ state: 'cancelled', detail: { result: '' } })
 })
 
 test('one that was never begun after all says so; begun anew it has said nothing', async () => {
@@ -456,6 +477,10 @@ describe('what is kept', () => {
     expect(await store.cancel(id!)).toBe('unknown')
     expect(await store.indexed()).toEqual([1, 0])
     expect(await store.operationsOf('a/k')).toEqual([])
+    // It is no fault that its record is still there, and its place in the index is not.
+    const look = (most: number, asks: Parameters<typeof fsckScript.args>[0]['asks']) =>
+      runScript(store.redis, fsckScript, { ...store.ground(), most, asks })
+    expect(await collect(checkStore('mail', look))).toEqual([])
     await store.take(0)
     expect(await store.kept()).toEqual([store.ops.opCounts])
   })
@@ -479,6 +504,66 @@ describe('what is kept', () => {
     expect(sizes.at(-1)).toEqual([0, 0])
     expect(sizes.every(([records, members]) => records === members)).toBe(true)
     expect(sizes.length).toBeGreaterThan(3)
+  })
+
+  test('[O02] thousands of an object that are over, and that nobody has swept, are looked at a thousand at a time', async () => {
+    const store = await trackedStore()
+    const old = await store.send('a', { times: 3_000, envelope })
+    const { token, ids } = await store.take(1_000)
+    await store.settle(token, ids, { kind: 'ack' })
+    for (const _ of [1, 2]) {
+      const taken = await store.take(1_000)
+      await store.settle(taken.token, taken.ids, { kind: 'ack' })
+    }
+    const look = async () => {
+      const ask = { act: 'of' as const, object: 'a/k', before: undefined, most: 1 }
+      const { rows, isMore } = (await runScript(store.redis, operationsScript, {
+        ...store.ground(),
+        ask,
+        detail: false,
+      }))!
+      const [last, earlier] = await store.indexed()
+      return { rows: rows.length, isMore, indexed: last + earlier }
+    }
+    expect(await look()).toEqual({ rows: 1, isMore: true, indexed: old.length })
+    store.pass(dayMs)
+    const seen = [await look()]
+    while (seen.at(-1)!.isMore) seen.push(await look())
+    expect(seen.length).toBeGreaterThan(2)
+    let before = old.length
+    for (const { rows, indexed } of seen) {
+      expect(rows).toBe(0)
+      expect(before - indexed).toBeLessThanOrEqual(2_100)
+      before = indexed
+    }
+    expect(seen.at(-1)).toEqual({ rows: 0, isMore: false, indexed: 0 })
+  })
+
+  test('[O02] in a paused queue what is over goes as fast as in any other', async () => {
+    const store = await trackedStore()
+    for (const _ of [1, 2]) {
+      await store.send('a', { times: 600, envelope })
+      const { token, ids } = await store.take(600)
+      await store.settle(token, ids, { kind: 'ack' })
+    }
+    await store.pause('pause')
+    store.pass(dayMs)
+    const looks = []
+    do looks.push(await store.claim(0))
+    while (looks.length < 9 && (looks.at(-1) as { more: boolean }).more)
+    expect(looks).toEqual([
+      ...looks.slice(1).map(() => ({ kind: 'paused', more: true })),
+      { kind: 'paused', more: false },
+    ])
+    expect(await store.kept()).toEqual([store.ops.opCounts])
+  })
+
+  test('of one that was cancelled and then dropped no input', async () => {
+    const store = await trackedStore()
+    const [id] = await store.send('a', { envelope })
+    await store.cancel(id!)
+    await runScript(store.redis, dropScript, { ...store.ground(), name: 'a', bytes: 1, most: 1 })
+    expect(await store.operation(id!)).toMatchObject({ state: 'cancelled', detail: { input: '' } })
   })
 
   test('[O02] one that failed and was redriven is kept until 24 hours after its last end', async () => {

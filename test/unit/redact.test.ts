@@ -24,6 +24,11 @@ describe('[O08] in a text', () => {
     [String.raw`"{\"secret\":\"S3\\\"S3\",\"n\":1}"`, String.raw`"{\"secret\":${hidden},\"n\":1}"`],
     ['token: "S3 is not closed', `token: ${hidden}`],
     ['credentials: {"k": ["S3"', `credentials: ${hidden}`],
+    [
+      'cannot read private_key=-----BEGIN RSA PRIVATE KEY-----\nS3\nS3==\n-----END RSA PRIVATE KEY-----\nof ada',
+      `cannot read private_key=${hidden}\nof ada`,
+    ],
+    ['private key: -----BEGIN PRIVATE KEY-----\\nS3\\nS3', `private key: ${hidden}`],
     ['mytoken: fine, tokens: fine', 'mytoken: fine, tokens: fine'],
     ['token:', 'token:'],
   ])('%s', (text, shown) => {

@@ -8,6 +8,7 @@
  *
  * Two leaders at once are harmless: what one has brought back the other does not find.
  */
+import type { ClaimReply } from '../../lanes/acts.ts'
 import { LaneStore, type StoreGround } from '../../lanes/store.ts'
 import { mayPass } from '../../redis/connection.ts'
 import { type LaneKeys, queueKeys, routeKeys } from '../../redis/keys.ts'
@@ -106,12 +107,16 @@ async function sweep(context: SweepContext, name: string): Promise<number> {
   if (!(await mayHaveSomething(context, store.keys))) return quietFor(context)
   for (let looks = 1; ; looks += 1) {
     const reply = await store.claim({ token: undefined, n: 0, leaseMs: 0, worker: '', start: '' })
-    // What a paused one has for later it does not say.
-    if (reply.kind === 'paused') return watchedMs
-    if (reply.kind !== 'claimed') return quietMs
-    if (!reply.more) return reply.dueInMs === undefined ? quietFor(context) : Math.min(reply.dueInMs, watchedMs)
+    if (reply.kind !== 'claimed' && reply.kind !== 'paused') return quietMs
+    if (!reply.more) return nextLookMs(context, reply)
     if (looks === looksInARow) return 0
   }
+}
+
+function nextLookMs(context: SweepContext, reply: Extract<ClaimReply, { more: boolean }>): number {
+  // What a paused one has for later it does not say.
+  if (reply.kind === 'paused') return watchedMs
+  return reply.dueInMs === undefined ? quietFor(context) : Math.min(reply.dueInMs, watchedMs)
 }
 
 /** Whether anything there waits for a time, or for a day to be over. Most queues of most namespaces are idle: they cost two small commands. */

@@ -97,13 +97,15 @@ async function whereItLies(
   state: OperationState,
 ): Promise<Found | undefined> {
   if (state !== 'queued' && state !== 'failed') return undefined
-  const elsewhere = () => (state === 'queued' ? laidBehind(redis, keys, new Looks(id)) : parkedIn(redis, keys, id))
-  return (await keptIn(redis, keys, id)) ?? elsewhere()
+  const kept = await keptIn(redis, keys, id)
+  if (kept) return kept
+  if (state === 'failed') return parkedIn(redis, keys, id)
+  const looks = new Looks(id)
+  return (await laidBehind(redis, keys, looks)) ?? lost(looks)
 }
 
 type Found = Pick<TracedPlace, 'state' | 'attempts' | 'error'>
 
-/** `unknown` when there is more than was looked at. */
 async function findItem(redis: Redis, keys: LaneKeys, asked: TracedEvent): Promise<Found | undefined> {
   const looks = new Looks(asked.id)
   const tenant = asked.event?.tenant
@@ -113,9 +115,12 @@ async function findItem(redis: Redis, keys: LaneKeys, asked: TracedEvent): Promi
     (await heldIn(redis, keys, looks)) ??
     (await keptIn(redis, keys, asked.id)) ??
     (await parkedIn(redis, keys, asked.id)) ??
-    (looks.areOver ? { state: 'unknown' } : undefined)
+    lost(looks)
   )
 }
+
+/** There was more than may be looked at. */
+const lost = (looks: Looks): Found | undefined => (looks.areOver ? { state: 'unknown' } : undefined)
 
 /** What was looked at so far. */
 class Looks {
