@@ -91,3 +91,10 @@ export function durationOf(field: string, value: Duration): number {
   if (!parsed.ok) throw BusbarError.of('EVENT_INVALID', { field, value: shown(value), problem: parsed.problem })
   return parsed.value
 }
+
+/** The same where nothing is published: PARAMETER_INVALID. */
+export function durationParameter(name: string, value: Duration): number {
+  const parsed = parseDuration(value)
+  if (!parsed.ok) throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: parsed.problem })
+  return parsed.value
+}

@@ -255,6 +255,13 @@ export const errorTable = {
     (e: { name: string }) =>
       `Trigger ${e.name} is disabled. \`busbar triggers enable ${e.name}\` lets it start operations again.`,
   ),
+  // For whoever has the URL: what it starts is nobody else's business.
+  TRIGGER_BROKEN: row(
+    409,
+    false,
+    () =>
+      'This trigger can start nothing: what it started is not there any more, or is not followed to its end. `busbar triggers` says why.',
+  ),
   TRIGGER_EXISTS: row(
     409,
     false,

@@ -205,6 +205,26 @@ describe('a trigger', () => {
     expect(refused.text).toContain('all of it and not failures alone')
   })
 
+  test('[O09] whose queue is gone, or not followed any more, starts nothing: it says so, and names nothing', async () => {
+    const door = await triggered()
+    const { bus, trigger } = door
+    const problem = async () => (await door.get('/v1/triggers/resync')).json.problem
+    expect(await problem()).toBeNull()
+    for (const [change, expected] of [
+      [() => bus.queues.put('sync', { track: 'failures' }), 'queue "sync" does not keep all of its operations'],
+      [() => bus.queues.put('sync', {}), 'queue "sync" does not keep all of its operations'],
+      [() => bus.queues.remove('sync'), 'there is no queue "sync"'],
+    ] as const) {
+      await change()
+      expect(await problem()).toBe(expected)
+      const refused = await open(door, trigger.path)
+      expect([refused.status, refused.json.code]).toEqual([409, 'TRIGGER_BROKEN'])
+      expect(refused.text).not.toMatch(new RegExp(`"?(sync|${bus.namespace})"?[^\\w-]`))
+    }
+    await bus.queues.put('sync', { track: true })
+    expect((await open(door, trigger.path)).status).toBe(201)
+  })
+
   test('[O14] its status URL opens without a token, and shows that operation and nothing else', async () => {
     const door = await triggered()
     const { start, finish, trigger } = door
@@ -343,6 +363,18 @@ test('[O13] trace: one that is queued may wait for a time, or for another of its
   await eventually(async () => expect(await place(second.id)).toMatchObject({ state: 'behind' }))
   await item!.retry('1h', 'busy')
   expect(await place(first.id)).toMatchObject({ state: 'later', attempts: 1, operation: { status: 'queued' } })
+})
+
+test('[O13] trace: one that lies behind more than may be looked at is unknown, and never said to wait in line', async () => {
+  const { bus } = await trackedDoor({ match: 'order.*', track: true, ordered: true })
+  await bus.run({ signals: false })
+  const ids: string[] = []
+  const publish = async () => (await bus.publish('order.paid', 1, { key: 'o' })).id
+  while (ids.length < 13_000) ids.push(...(await Promise.all(Array.from({ length: 1_000 }, publish))))
+  await eventually(async () => expect((await bus.queues.get('sync')).behind).toBe(12_999), { timeoutMs: 20_000 })
+  const places = await Promise.all(ids.slice(1, 61).map(async (id) => (await bus.trace(id)).places[0]!))
+  expect(new Set(places.map(({ state }) => state))).toEqual(new Set(['behind', 'unknown']))
+  for (const { operation } of places) expect(operation!.status).toBe('queued')
 })
 
 test('[O13] trace: a dead letter says why, one that was acked is done; in a long lane it is unknown', async () => {

@@ -92,8 +92,8 @@ export function traceLines({ places }: Trace, { colors }: Output): string[] {
 
 export function triggerLines(triggers: readonly TriggerFacts[], { colors }: Output): string[] {
   const columns = ['name', 'queue', 'tenant', 'key', 'state', 'secret since'].map((title) => ({ title }))
-  const rows = triggers.map(({ name, queue, tenant, key, enabled, rotatedAt }) => [
-    ...[name, queue, tenant, orDash(key), enabled ? 'enabled' : 'disabled', timeText(rotatedAt)],
+  const rows = triggers.map(({ name, queue, tenant, key, enabled, problem, rotatedAt }) => [
+    ...[name, queue, tenant, orDash(key), enabled ? (problem ?? 'enabled') : 'disabled', timeText(rotatedAt)],
   ])
   return tableLines(columns, rows, colors.bold)
 }

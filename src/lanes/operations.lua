@@ -51,10 +51,12 @@ while not is_all and has_room() and #gone < most_gone do
   for i = 1, #page do names[i] = match(page[i], ' (.*)$') end
   track.load(names)
   for i = 1, #page do
-    if has_room() then add(page[i], names[i]) end
+    if not has_room() then break end
+    add(page[i], names[i])
+    last = page[i]
   end
-  last, is_all = page[#page], #page == 0
+  is_all = #page == 0
 end
 index.remove(objects_of_gone, gone)
-if not is_all then reply[2] = 1 end
+if not is_all and #index.before(in_index, last, 1) > 0 then reply[2] = 1 end
 return reply

@@ -16,7 +16,7 @@ import { nowMs } from '../lanes/store.ts'
 import type { LogSource } from '../log/view.ts'
 import { triggerKeys } from '../redis/keys.ts'
 import { defineScript, runScript } from '../redis/script.ts'
-import type { Subscriptions } from '../route/subscriptions.ts'
+import type { SubscriptionFacts, Subscriptions } from '../route/subscriptions.ts'
 import type { Clock, Randomness } from '../runtime/clock.ts'
 import { checkKnown } from '../unknown-name.ts'
 import { defaultSecrets, isDeep, mostLevels, redactorOf } from './redact.ts'
@@ -38,11 +38,16 @@ export interface TriggerFacts {
   /** Without what operations of its queue never show. */
   data: unknown
   enabled: boolean
+  /** Why it can start nothing, enabled or not: its queue is gone, or does not keep all of its operations any more. Else null. */
+  problem: string | null
   /** ms. */
   createdAt: number
   /** When its secret was given, ms. */
   rotatedAt: number
 }
+
+/** As it is stored. */
+type Trigger = Omit<TriggerFacts, 'problem'>
 
 /** Shown once. */
 export interface TriggerSecret extends TriggerFacts {
@@ -62,7 +67,7 @@ export interface TriggersView {
   enable(name: string): Promise<TriggerFacts>
   disable(name: string): Promise<TriggerFacts>
   remove(name: string): Promise<void>
-  /** Starts an operation. TRIGGER_NOT_FOUND for an unknown secret, TRIGGER_DISABLED for one that may not. */
+  /** Starts an operation. TRIGGER_NOT_FOUND for an unknown secret, TRIGGER_DISABLED for one that may not, TRIGGER_BROKEN for one that has a problem. */
   fire(secret: string, options?: { requestId?: string }): Promise<{ id: string }>
 }
 
@@ -173,10 +178,17 @@ async function remove({ source, clock }: TriggersGround, name: string): Promise<
 }
 
 /** Its data as an operation of its queue would show it. */
-async function shownOf({ subscriptions }: TriggersGround, facts: TriggerFacts): Promise<TriggerFacts> {
-  const found = await subscriptions.find(facts.queue)
+async function shownOf({ subscriptions }: TriggersGround, trigger: Trigger): Promise<TriggerFacts> {
+  const found = await subscriptions.find(trigger.queue)
   const redact = (found?.options.redact as readonly string[] | undefined) ?? defaultSecrets
-  return { ...facts, data: JSON.parse(redactorOf(redact).input(JSON.stringify(facts.data))) }
+  const data = JSON.parse(redactorOf(redact).input(JSON.stringify(trigger.data)))
+  return { ...trigger, data, problem: problemOf(trigger.queue, found) }
+}
+
+/** What a trigger starts can be followed to its end. */
+function problemOf(queue: string, found: SubscriptionFacts | undefined): string | null {
+  if (found?.kind !== 'queue') return `there is no queue ${shown(queue)}`
+  return found.options.track === true ? null : `queue ${shown(queue)} does not keep all of its operations`
 }
 
 const hashOf = (secret: string): string => createHash('sha256').update(secret).digest('base64url')
@@ -187,13 +199,9 @@ async function checkTrigger({ subscriptions }: TriggersGround, name: string, opt
   const { queue, tenant = defaultTenant, key, data } = options
   if (typeof name !== 'string' || !nameShape.test(name))
     throw invalid('name', name, 'must be 1 to 64 of a-z 0-9 _ -, beginning with a letter or digit')
-  const found = await subscriptions.find(String(queue))
-  if (found?.kind !== 'queue' || found.options.track !== true)
-    throw invalid(
-      'queue',
-      queue,
-      'must be a queue that is there and tracked, all of it and not failures alone: what a trigger starts can be followed to its end',
-    )
+  const problem = problemOf(String(queue), await subscriptions.find(String(queue)))
+  if (problem !== null)
+    throw invalid('queue', queue, `must be one that is tracked, all of it and not failures alone, but ${problem}`)
   const its = {
     queue,
     tenant: checkTenant(tenant),
@@ -204,14 +212,14 @@ async function checkTrigger({ subscriptions }: TriggersGround, name: string, opt
   return JSON.stringify({ ...its, data: JSON.parse(written) })
 }
 
-function readTrigger(name: string, text: string): TriggerFacts {
+function readTrigger(name: string, text: string): Trigger {
   const [, enabled, created, rotated, json] = /^\S+ (\d) (\d+) (\d+) ([\s\S]*)$/.exec(text)!
   const { queue, tenant, key = null, data } = JSON.parse(json!) as TriggerOptions & { tenant: string }
   const times = { createdAt: Number(created), rotatedAt: Number(rotated) }
   return { name, queue, tenant, key, data, enabled: enabled === '1', ...times }
 }
 
-async function readOne(redis: Redis, ns: string, name: string): Promise<TriggerFacts> {
+async function readOne(redis: Redis, ns: string, name: string): Promise<Trigger> {
   const text = await redis.hget(triggerKeys(ns).triggers, String(name))
   if (text === null) throw await notFound(redis, ns, name)
   return readTrigger(name, text)
@@ -224,7 +232,7 @@ async function notFound(redis: Redis, ns: string, name: string): Promise<BusbarE
 
 /** By its hash: how long a look takes says nothing of the secret. */
 async function fire(
-  { source, send }: TriggersGround,
+  { source, subscriptions, send }: TriggersGround,
   secret: string,
   options: { requestId?: string },
 ): Promise<{ id: string }> {
@@ -238,6 +246,7 @@ async function fire(
   })
   const { name, queue, tenant, key, data, enabled } = trigger
   if (!enabled) throw BusbarError.of('TRIGGER_DISABLED', { name })
+  if (problemOf(queue, await subscriptions.find(queue)) !== null) throw BusbarError.of('TRIGGER_BROKEN')
   const { id } = await send({ queue, data, tenant, ...(key === null ? {} : { key }), ...options, trigger: name })
   return { id }
 }

@@ -4,10 +4,10 @@
  * What a record says it says with the queue: both are written by the same script. Nothing is kept here.
  */
 import type { Redis } from 'ioredis'
-import { type Duration, durationOf } from '../duration.ts'
+import { type Duration, durationParameter } from '../duration.ts'
 import { BusbarError, shown } from '../errors.ts'
 import { defaultTenant, limits } from '../event.ts'
-import { checkTenant, checkText } from '../event-checks.ts'
+import { checkParameter, checkTenant, checkText } from '../event-checks.ts'
 import { type OperationRow, operationLimits } from '../lanes/operation.ts'
 import { cancelScript, type OperationsAsk, operationsScript, type SeenOperations } from '../lanes/scripts.ts'
 import { nowMs } from '../lanes/store.ts'
@@ -159,7 +159,9 @@ async function pageOf(ground: OperationsGround, key: string, options: PageOption
   const { tenant = defaultTenant, detail = true, limit = pageSize } = options
   if (!Number.isInteger(limit) || limit < 1 || limit > mostPerPage)
     throw invalid('limit', limit, `must be a whole number from 1 to ${mostPerPage}`)
-  const object = `${checkTenant(tenant)}/${checkText('key', key, limits.keyBytes)}`
+  checkParameter(checkTenant, tenant)
+  checkParameter((given) => checkText('key', given, limits.keyBytes), key)
+  const object = `${tenant}/${key}`
   const after = options.cursor === undefined ? undefined : readCursor(options.cursor)
   const queues = await trackedQueues(ground)
   const found = await Promise.all(
@@ -242,7 +244,7 @@ async function readStats(
 ): Promise<OperationStats> {
   checkKnown(options, new Set(['last']))
   const { last = operationLimits.keepMs } = options
-  const lastMs = durationOf('last', last)
+  const lastMs = durationParameter('last', last)
   if (lastMs < 1 || lastMs > operationLimits.keepMs) throw invalid('last', last, 'must be from 1ms to 24h')
   const found = await subscriptions.find(queue)
   return source.read(async (redis, { name }) => {

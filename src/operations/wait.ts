@@ -3,7 +3,7 @@
  *
  * It looks when it hears of the end, and once a second, because hints get lost. A Redis that is away is waited for as long as there is time.
  */
-import { type Duration, durationOf } from '../duration.ts'
+import { type Duration, durationParameter } from '../duration.ts'
 import { BusbarError } from '../errors.ts'
 import type { LogSource } from '../log/view.ts'
 import type { Hints } from '../redis/hints.ts'
@@ -40,10 +40,10 @@ export async function waitFor(id: string, options: WaitOptions, ground: WaitGrou
   const { timeout = defaultMs, signal } = options
   const place = placeOf(id)
   const { network } = ground
-  const end = endOfWaiting(network, durationOf('timeout', timeout), signal)
+  const end = endOfWaiting(network, durationParameter('timeout', timeout), signal)
   let wake: () => void = () => undefined
   const listening = listen(ground, place, end.leftMs(), () => wake())
-  let last: Operation | undefined
+  let last: Seen | undefined
   try {
     await end.orBefore(listening)
     for (;;) {
@@ -51,7 +51,7 @@ export async function waitFor(id: string, options: WaitOptions, ground: WaitGrou
         wake = resolve
       })
       last = await look(ground, id, place, last, end)
-      if (last && (isEnd(last.status) || end.hasCome)) return last
+      if (last && (isEnd(last.operation.status) || end.hasCome)) return last.operation
       const timer = network.after(lookMs, () => wake())
       await end.orBefore(woken)
       timer.cancel()
@@ -64,6 +64,12 @@ export async function waitFor(id: string, options: WaitOptions, ground: WaitGrou
       () => undefined,
     )
   }
+}
+
+/** `born`: of its queue, whose name another one may have by now. */
+interface Seen {
+  operation: Operation
+  born: number | undefined
 }
 
 interface End {
@@ -127,22 +133,33 @@ async function look(
   ground: WaitGround,
   id: string,
   place: OperationPlace,
-  last: Operation | undefined,
+  last: Seen | undefined,
   end: End,
-): Promise<Operation | undefined> {
-  const ask = async () => {
-    const found = (await ground.find(place, Math.max(leastMs, end.leftMs()))) ?? (last && succeededUnseen(ground, last))
-    return { found: await found }
-  }
+): Promise<Seen | undefined> {
   try {
-    const asking = ask()
-    const answer = (await end.orBefore(asking)) ?? (last ? { found: last } : await soon(ground.network, asking))
-    if (!answer.found) throw notFound(id)
-    return answer.found
+    const asking = seenNow(ground, place, last, Math.max(leastMs, end.leftMs()))
+    const answer = (await end.orBefore(asking)) ?? last ?? (await soon(ground.network, asking))
+    if (answer === 'gone') throw notFound(id)
+    return answer
   } catch (error) {
     if (!isAway(error) || (end.hasCome && !last)) throw error
     return last
   }
+}
+
+async function seenNow(
+  { find, subscriptions }: WaitGround,
+  place: OperationPlace,
+  last: Seen | undefined,
+  timeoutMs: number,
+): Promise<Seen | 'gone'> {
+  const operation = await find(place, timeoutMs)
+  const isKnown = operation && (last || isEnd(operation.status))
+  const queue = isKnown ? undefined : await subscriptions.stored(place.queue)
+  if (operation) return { operation, born: last?.born ?? queue?.born }
+  // Where only failures are kept, what was there and is gone has succeeded, unless its queue went with it.
+  const hasSucceeded = last && queue?.options.track === 'failures' && queue.born === last.born
+  return hasSucceeded ? { ...last, operation: { ...last.operation, status: 'succeeded', error: null } } : 'gone'
 }
 
 /** At the end of the time, of something that nothing is known of yet. */
@@ -152,10 +169,4 @@ function soon<T>(network: Clock, answer: Promise<T>): Promise<T> {
     const timer = network.after(leastMs, () => reject(BusbarError.of('REDIS_UNAVAILABLE', { problem })))
     answer.then(resolve, reject).finally(() => timer.cancel())
   })
-}
-
-/** Where only failures are kept, what was there and is gone has succeeded. */
-async function succeededUnseen({ subscriptions }: WaitGround, last: Operation): Promise<Operation | undefined> {
-  const queue = await subscriptions.find(last.queue)
-  return queue?.options.track === 'failures' ? { ...last, status: 'succeeded', error: null } : undefined
 }

@@ -333,6 +333,19 @@ describe('what is kept', () => {
     expect((await bus.operations.stats('mail')).total).toEqual({ succeeded: 1, failed: 1, cancelled: 0 })
   })
 
+  test("with 'failures' that is gone with its queue has not succeeded, whatever has its name now", async () => {
+    const bus = bound()
+    await bus.queues.put('mail', { track: 'failures' })
+    const { id } = await (await bus.queues.open('mail')).send(1)
+    const waiting = bus.operations.wait(id)
+    waiting.catch(() => undefined)
+    // It has seen it.
+    expect((await bus.operations.wait(id, { timeout: 1 })).status).toBe('queued')
+    await bus.queues.remove('mail')
+    await bus.queues.put('mail', { track: 'failures' })
+    await expect(waiting).rejects.toMatchObject({ code: 'OPERATION_NOT_FOUND' })
+  })
+
   test('of a queue that is not tracked any more ends as it began', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { track: true })
@@ -389,6 +402,8 @@ test('[O05] one event in two queues is two operations of one name: a page may en
   const found: string[] = []
   for (let cursor: string | undefined; ; ) {
     const page = await bus.operations.page('link:1', { limit: 1, ...(cursor ? { cursor } : {}) })
+    // The last page is not empty.
+    expect(page.operations).toHaveLength(1)
     found.push(...page.operations.map(({ id }) => id))
     if (page.next === null) break
     cursor = page.next
@@ -422,6 +437,17 @@ test('[O04] stats of a short time begin with a minute, and say which', async () 
   expect(stats.from % 60_000).toBe(0)
   expect(stats.until - stats.from).toBeGreaterThanOrEqual(10_000)
   expect(stats.until - stats.from).toBeLessThan(70_000)
+})
+
+test('what is asked wrongly is a wrong parameter: nothing is published', async () => {
+  const { operations } = bound()
+  for (const asking of [
+    operations.stats('mail', { last: 'soon' as never }),
+    operations.wait('mail.aaaaaaaaaaaaaaaaaaaa', { timeout: 'soon' as never }),
+    operations.page(''),
+    operations.page('k', { tenant: 'a b' }),
+  ])
+    await expect(asking).rejects.toMatchObject({ code: 'PARAMETER_INVALID' })
 })
 
 describe('[O11]', () => {
