@@ -240,6 +240,7 @@ describe('a trigger', () => {
       'queuedAt',
       'startedAt',
       'finishedAt',
+      'dueAt',
       'attempts',
       'progress',
       'output',

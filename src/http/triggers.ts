@@ -83,6 +83,6 @@ async function fire(bus: Bus, request: FastifyRequest, reply: FastifyReply) {
 
 /** What whoever started it may know. */
 const statusOf = (operation: Operation) => {
-  const { id, status, requestId, queuedAt, startedAt, finishedAt, attempts, progress, output, error } = operation
-  return { id, status, requestId, queuedAt, startedAt, finishedAt, attempts, progress, output, error }
+  const { id, status, requestId, queuedAt, startedAt, finishedAt, dueAt, attempts, progress, output, error } = operation
+  return { id, status, requestId, queuedAt, startedAt, finishedAt, dueAt, attempts, progress, output, error }
 }

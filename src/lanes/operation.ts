@@ -26,6 +26,8 @@ export interface OperationRow {
   /** 0: it has not begun, or not ended. */
   beganMs: number
   endedMs: number
+  /** It waits for this time; 0: for none. */
+  dueMs: number
   /** Who has, or had it last; '-' for nobody. */
   worker: string
   isCancelAsked: boolean
@@ -47,7 +49,7 @@ export interface OperationDetail {
 const separator = '\x1e'
 
 export function readRow(row: readonly string[]): OperationRow {
-  const [name, state, version, attempts, queued, began, ended, worker, asked, header, input, result, notes] = row
+  const [name, state, version, attempts, queued, began, ended, due, worker, asked, header, input, result, notes] = row
   return {
     ...{
       name: name!,
@@ -55,7 +57,7 @@ export function readRow(row: readonly string[]): OperationRow {
       version: Number(version),
       attempts: Number(attempts),
     },
-    ...{ queuedMs: Number(queued), beganMs: Number(began), endedMs: Number(ended) },
+    ...{ queuedMs: Number(queued), beganMs: Number(began), endedMs: Number(ended), dueMs: Number(due) },
     ...{ worker: worker!, isCancelAsked: asked === '1', header: header! },
     detail: input === undefined ? undefined : { input, result: result!, ...readNotes(notes!) },
   }

@@ -376,17 +376,18 @@ local function track_operations()
   local function numeral(number) return format('%.0f', number) end
 
   -- As it reads now; nil when there is no such operation, or none any more: operation, state, version, attempts, when it was queued, last begun
-  -- and ended, worker, whether someone wants it cancelled, header; with its details also input, output or error, and what its handler has
+  -- and ended, until when it waits if it does, worker, whether someone wants it cancelled, header; with its details also input, output or error, and what its handler has
   -- said. One whose lease has lapsed is nobody's: it reads as queued.
   function track.row(name, has_details)
     local item = track.state(name) and redis.call('HGET', kept_items, name)
     if not item then return nil end
     local state, version, attempts, began, ended_at, worker, token, result = unpacked(records[name])
     local lapses = state == running and tonumber(redis.call('ZSCORE', KEYS[7], token) or 0)
-    local queued_at, header, input = match(item, '^%S+ %d+ %S+ %d+ %d+ (%d+) [^\n]*\n([^\n]*)\n(.*)$')
+    local id, queued_at, header, input = match(item, '^(%S+) %d+ %S+ %d+ %d+ (%d+) [^\n]*\n([^\n]*)\n(.*)$')
+    local due = state == queued and redis.call('ZSCORE', KEYS[5], id)
     local row = {name, numeral(lapses and lapses <= now and queued or state), numeral(version), numeral(attempts), queued_at,
-      numeral(began), numeral(ended_at), worker, track.wants_cancelled(name) and '1' or '0', header}
-    if has_details then row[11], row[12], row[13] = input, result, redis.call('HGET', notes, name) or '' end
+      numeral(began), numeral(ended_at), numeral(due or 0), worker, track.wants_cancelled(name) and '1' or '0', header}
+    if has_details then row[12], row[13], row[14] = input, result, redis.call('HGET', notes, name) or '' end
     return row
   end
 

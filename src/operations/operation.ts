@@ -23,6 +23,8 @@ export interface OperationSummary {
   queuedAt: number
   startedAt: number | null
   finishedAt: number | null
+  /** It is queued, and waits until then: it was sent for later, or is to be tried again. */
+  dueAt: number | null
   /** Those that have begun. */
   attempts: number
   /** Who has it, or had it last. */
@@ -61,7 +63,7 @@ export function placeOf(id: string): OperationPlace {
 export const notFound = (id: unknown): BusbarError => BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id) })
 
 export function summaryOf(queue: string, row: OperationRow): OperationSummary {
-  const { name, state, version: _, attempts, queuedMs, beganMs, endedMs, worker, isCancelAsked } = row
+  const { name, state, version: _, attempts, queuedMs, beganMs, endedMs, dueMs, worker, isCancelAsked } = row
   const {
     kind = 'automatic',
     request = null,
@@ -73,7 +75,8 @@ export function summaryOf(queue: string, row: OperationRow): OperationSummary {
   return {
     ...{ id: `${queue}.${name}`, queue, status: state, kind, requestId: request, trigger, tenant, key, type },
     event: eventShape.test(name) ? name : null,
-    ...{ queuedAt: queuedMs, startedAt: beganMs || null, finishedAt: endedMs || null, attempts },
+    ...{ queuedAt: queuedMs, startedAt: beganMs || null, finishedAt: endedMs || null },
+    ...{ dueAt: dueMs || null, attempts },
     ...{ worker: worker === '-' ? null : worker, cancelling: state === 'running' && isCancelAsked },
   }
 }

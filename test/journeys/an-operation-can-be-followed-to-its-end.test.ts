@@ -29,6 +29,7 @@ describe('an operation', () => {
       ...{ id: sent.id, queue: 'link-sync', kind: 'manual', requestId: 'req-1', trigger: null, tenant: 'default' },
       key: 'link:456',
       ...{ type: 'link-sync', event: null, input: { repo: 'a/b' }, queuedAt: at, error: null, log: [], progress: null },
+      dueAt: null,
     }
     expect(await bus.operations.get(sent.id)).toEqual({
       ...{ ...known, status: 'queued', startedAt: null, finishedAt: null, attempts: 0, worker: null },
@@ -71,6 +72,21 @@ describe('an operation', () => {
     }
     expect((await bus.operations.get(id)).finishedAt).toEqual(at)
     expect((await bus.queues.dead.list('mail')).map((letter) => letter.id)).toEqual([id])
+  })
+
+  test('[O01] that waits for a time says for which: sent for later, or to be tried again', async () => {
+    const bus = bound()
+    const queue = bus.queue('mail', { track: true })
+    const { id, due } = await queue.send(1, { delay: '1h' })
+    expect(await bus.operations.get(id)).toMatchObject({ status: 'queued', dueAt: due, attempts: 0 })
+    const second = await queue.send(2, { key: 'k' })
+    expect((await bus.operations.get(second.id)).dueAt).toBeNull()
+    const { items } = await queue.claim()
+    expect((await bus.operations.get(second.id)).dueAt).toBeNull()
+    await items[0]!.retry('1h', 'busy')
+    const [again] = await collect(bus.operations.of('k', { detail: false }))
+    expect(again).toMatchObject({ status: 'queued', attempts: 1 })
+    expect(again!.dueAt! - again!.startedAt!).toBeGreaterThanOrEqual(3_600_000)
   })
 
   test('[O01] of a routed event is known by its queue and the event', async () => {
