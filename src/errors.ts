@@ -240,8 +240,8 @@ export const errorTable = {
   OPERATION_NOT_FOUND: row(
     404,
     false,
-    (e: { id: string }) =>
-      `There is no operation ${e.id} in this namespace: it was never started in a tracked queue, or ended more than 24 hours ago.`,
+    (e: { id: string; because?: string | undefined }) =>
+      `There is no operation ${e.id} in this namespace: ${e.because ?? 'it was never started in a tracked queue, or ended more than 24 hours ago'}.`,
   ),
   OPERATION_CANCELLED: row(409, false, (e: { id: string }) => `Operation ${e.id} was cancelled. Stop working on it.`),
   TRIGGER_NOT_FOUND: row(404, false, (e: { name?: string; meant?: string | undefined }) =>

@@ -253,8 +253,10 @@ describe('a trigger', () => {
     expect((await waiting).json).toMatchObject({ status: 'succeeded', output: { ok: 1 } })
     // Those that no trigger has started are for who has the token.
     const other = await start('private')
-    for (const id of [other, 'sync.0-1', 'sync.aaaaaaaaaaaaaaaaaaaa'])
-      expect((await open(door, `/_status/${id}`)).status).toBe(404)
+    for (const id of [other, 'sync.0-1', 'sync.aaaaaaaaaaaaaaaaaaaa', 'mail.aaaaaaaaaaaaaaaaaaaa', 'x']) {
+      const { status, json } = await open(door, `/_status/${id}`)
+      expect([status, json.detail.replace(`"${id}"`, 'ID')]).toEqual([404, expect.stringMatching(/ID.*: it was never/)])
+    }
   })
 })
 

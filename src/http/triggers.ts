@@ -64,11 +64,16 @@ export function addTriggerDoor(routes: FastifyInstance, bus: Bus, ending: AbortS
   }
   typed.get('/_status/:id', { schema }, async ({ params: { id }, query: { wait } }, reply) => {
     const { operations } = bus
-    const operation = await operations.get(id)
-    // Others are for who has the token.
-    if (operation.trigger === null) throw BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id) })
+    const operation = await operations.get(id).catch(unlessThereIsNone)
+    // Others are for who has the token, and so is which queues there are.
+    if (operation === undefined || operation.trigger === null)
+      throw BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id) })
     return statusOf(wait === undefined ? operation : await waitFor(operations, id, wait, reply, ending))
   })
+}
+
+function unlessThereIsNone(error: unknown): undefined {
+  if (!(error instanceof BusbarError) || error.code !== 'OPERATION_NOT_FOUND') throw error
 }
 
 async function fire(bus: Bus, request: FastifyRequest, reply: FastifyReply) {

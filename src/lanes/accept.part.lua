@@ -32,7 +32,7 @@ end
 function acts.accept()
   -- The objects of the events, of an ordered queue, false for none.
   local objects_of
-  -- What is new comes in, whatever becomes of it then.
+  -- What is new begins as an operation, also what is given up at once: only `hold` leaves some of it behind.
   local takes_all = overflow ~= 'hold' or most_backlog == math.huge
 
   local function seq_of(item) return match(item, '^%d+%-(%d+) ') end
@@ -74,8 +74,8 @@ function acts.accept()
     for i = 1, events do names[i] = argv[lanes_at + i - 1] end
     load_all(names)
     if is_ordered then load_objects_of(names, from, step) end
-    local is_each_tracked = track and not (step == 2 and applied < first and takes_all)
-    if track and not is_each_tracked then track.all_enter(from - 1, after - 1) end
+    local are_all_new = step == 2 and applied < first and takes_all
+    if track and are_all_new then track.all_enter(from - 1, after - 1) end
     for i = 1, events do
       local item = argv[from + step * (i - 1)]
       if applied < first or tonumber(seq_of(item)) > applied then
@@ -88,7 +88,7 @@ function acts.accept()
           break
         end
         entered = entered + 1
-        if is_each_tracked then track.enters(item) end
+        if track and not are_all_new then track.enters(item) end
         if not (full and is_turned_away(lane, item)) and (not is_ordered or admits(lane, item, objects_of[i])) then
           line_up(lane, item, 0)
           if turn_of[lane] or gave[lane] then ready = ready + 1 end

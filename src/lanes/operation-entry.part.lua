@@ -59,8 +59,8 @@ local function enter_operations(kept_items, index, operation_of, mode, hides)
     return true
   end
 
-  -- All of which something was said come in. They are among the words, each behind the name of its operation: to find out what it is called, and
-  -- where it stands in the index, takes a third of all its time here.
+  -- All of which something was said (entry.inputs) come in, and none of them has before. They are among the words, each behind the name of its
+  -- operation: to find out what it is called, and where it stands in the index, takes a third of all its time here.
   function entry.all_enter(first, last)
     if mode == 'ending' then return end
     if are_whole(first + 1, last) then
@@ -76,4 +76,3 @@ local function enter_operations(kept_items, index, operation_of, mode, hides)
 
   return entry
 end
-

@@ -286,8 +286,8 @@ local function track_operations()
 
   function track.wants_any_cancelled(ids)
     if not track.has_marks() then return false end
-    for i = 1, #ids do
-      if track.wants_cancelled(ids[i]) then return true end
+    for _, marked in ipairs(values_of(marks, operations_of(ids))) do
+      if marked then return true end
     end
     return false
   end

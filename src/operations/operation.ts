@@ -60,7 +60,8 @@ export function placeOf(id: string): OperationPlace {
   return { queue, name, itemId: eventShape.test(name) ? name : id }
 }
 
-export const notFound = (id: unknown): BusbarError => BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id) })
+export const notFound = (id: unknown, because?: string): BusbarError =>
+  BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id), because })
 
 export function summaryOf(queue: string, row: OperationRow): OperationSummary {
   const { name, state, version: _, attempts, queuedMs, beganMs, endedMs, dueMs, worker, isCancelAsked } = row

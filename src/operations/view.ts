@@ -84,27 +84,45 @@ const pageSize = 100
 const mostPerPage = 1_000
 
 export function createOperationsView(ground: OperationsGround): OperationsView {
-  const get = async (id: string) => required(id, await find(ground, placeOf(id)))
+  const get = async (id: string) => {
+    const place = placeOf(id)
+    const operation = await find(ground, place)
+    if (!operation) throw await missing(ground, id, place)
+    return operation
+  }
   const page = (key: string, options: PageOptions = {}) => pageOf(ground, key, options)
   return {
     get,
     wait: (id, options = {}) =>
-      waitFor(id, options, { ...ground, find: (place, timeoutMs) => find(ground, place, timeoutMs) }),
+      waitFor(id, options, {
+        ...ground,
+        find: (place, timeoutMs) => find(ground, place, timeoutMs),
+        missing: (place) => missing(ground, id, place),
+      }),
     of: (key: string, options: OfOptions = {}) => allOf(key, options, page) as never,
     page: page as OperationsView['page'],
     stats: (queue, options = {}) => readStats(ground, queue, options),
     cancel: async (id) => {
-      const { queue, itemId } = placeOf(id)
+      const place = placeOf(id)
+      const { queue, itemId } = place
       const reply = await ask(ground, queue, (redis, store) => runScript(redis, cancelScript, { ...store, id: itemId }))
-      if (reply === 'unknown' || reply === 'gone') throw notFound(id)
+      if (reply === 'unknown' || reply === 'gone') throw await missing(ground, id, place)
       return get(id)
     },
   }
 }
 
-function required(id: string, operation: Operation | undefined): Operation {
-  if (!operation) throw notFound(id)
-  return operation
+const missing = async (ground: OperationsGround, id: string, place: OperationPlace): Promise<BusbarError> =>
+  notFound(id, await whyMissing(ground, place))
+
+/** What its queue has to do with it that nothing is known of it; undefined when that is not its queue's doing. */
+async function whyMissing({ subscriptions }: OperationsGround, { queue }: OperationPlace): Promise<string | undefined> {
+  const found = await subscriptions.find(queue)
+  if (found?.kind !== 'queue') return `there is no queue ${queue}`
+  if (!found.options.track) return `queue ${queue} is not tracked`
+  return found.options.track === 'failures'
+    ? `queue ${queue} keeps failures only: it has succeeded, was never started, or ended more than 24 hours ago`
+    : undefined
 }
 
 const ask = <T>(

@@ -11,7 +11,7 @@ import { operationKeys } from '../redis/keys.ts'
 import type { Subscriptions } from '../route/subscriptions.ts'
 import type { Clock } from '../runtime/clock.ts'
 import { checkKnown } from '../unknown-name.ts'
-import { notFound, type Operation, type OperationPlace, placeOf } from './operation.ts'
+import { type Operation, type OperationPlace, placeOf } from './operation.ts'
 import { isEnd } from './transitions.ts'
 
 export interface WaitOptions {
@@ -27,6 +27,7 @@ export interface WaitGround {
   hints(): Promise<Hints>
   network: Clock
   find(place: OperationPlace, timeoutMs: number): Promise<Operation | undefined>
+  missing(place: OperationPlace): Promise<BusbarError>
 }
 
 const known = new Set<keyof WaitOptions>(['timeout', 'signal'])
@@ -50,7 +51,7 @@ export async function waitFor(id: string, options: WaitOptions, ground: WaitGrou
       const woken = new Promise<void>((resolve) => {
         wake = resolve
       })
-      last = await look(ground, id, place, last, end)
+      last = await look(ground, place, last, end)
       if (last && (isEnd(last.operation.status) || end.hasCome)) return last.operation
       const timer = network.after(lookMs, () => wake())
       await end.orBefore(woken)
@@ -131,7 +132,6 @@ const isAway = (error: unknown): boolean => error instanceof BusbarError && erro
 /** What it is now, or what it was while Redis is away; undefined when nothing is known yet. */
 async function look(
   ground: WaitGround,
-  id: string,
   place: OperationPlace,
   last: Seen | undefined,
   end: End,
@@ -139,7 +139,7 @@ async function look(
   try {
     const asking = seenNow(ground, place, last, Math.max(leastMs, end.leftMs()))
     const answer = (await end.orBefore(asking)) ?? last ?? (await soon(ground.network, asking))
-    if (answer === 'gone') throw notFound(id)
+    if (answer === 'gone') throw await ground.missing(place)
     return answer
   } catch (error) {
     if (!isAway(error) || (end.hasCome && !last)) throw error

@@ -126,6 +126,20 @@ describe('an operation', () => {
     expect((await bus.operations.get(id)).status).toBe('queued')
   })
 
+  test('[O03] that is not found says when that is its queue’s doing', async () => {
+    const bus = bound()
+    await bus.queues.put('plain', {})
+    await bus.queues.put('failing', { track: 'failures' })
+    const name = 'aaaaaaaaaaaaaaaaaaaa'
+    for (const [queue, why] of [
+      ['plain', 'queue plain is not tracked'],
+      ['failing', 'queue failing keeps failures only: it has succeeded'],
+      ['none', 'there is no queue none'],
+    ] as const)
+      for (const ask of [bus.operations.get, bus.operations.wait, bus.operations.cancel])
+        await expect(ask(`${queue}.${name}`)).rejects.toThrow(why)
+  })
+
   test('of a queue that is not tracked does not exist, and no key of it does', async () => {
     const bus = bound()
     const queue = bus.queue('mail', { retry: { attempts: 1 } })

@@ -14,20 +14,22 @@ import {
 
 const all = (count: number) => Array.from({ length: count }, (_, i) => i)
 
-/** A namespace with a publisher that goes on until it is stopped: numbers 0, 1, 2 … per key. */
-function busyPlace({ partitions = 16, keys = 64, everyMs = 4 } = {}) {
+/** A namespace with a publisher that goes on until it is stopped: numbers 0, 1, 2 … per key. It has its partitions before anybody else comes. */
+async function busyPlace({ partitions = 16, keys = 64, everyMs = 4 } = {}) {
   const namespace = freshNamespace()
   const bus = testBus({ namespace, partitions })
   const published = new Map<string, number>()
   let going = true
+  const publish = async (i: number) => {
+    const key = `k${i % keys}`
+    const n = Math.floor(i / keys)
+    await bus.publish('in.put', { n }, { key })
+    published.set(key, n + 1)
+    await sleep(everyMs)
+  }
+  await publish(0)
   const publishing = (async () => {
-    for (let i = 0; going; i += 1) {
-      const key = `k${i % keys}`
-      const n = Math.floor(i / keys)
-      await bus.publish('in.put', { n }, { key })
-      published.set(key, n + 1)
-      await sleep(everyMs)
-    }
+    for (let i = 1; going; i += 1) await publish(i)
   })()
   return {
     place: { redis: redisUrl(), namespace },
@@ -66,7 +68,7 @@ async function allHandledInOrder(workers: readonly WorkerProcess[], published: R
 
 describe('[S02] a worker joins', () => {
   test('partitions are even (±1); those that stay never pause', async () => {
-    const { place, stop } = busyPlace()
+    const { place, stop } = await busyPlace()
     const a = await startWorker(place, { worker: 'a' })
     await eventually(() => a.held().length === 16)
     const gainedBefore = a.count('stream.gained')
@@ -93,7 +95,7 @@ describe('[S02] a worker joins', () => {
 
 describe('[S03]', () => {
   test('a worker leaves: its partitions move at once', async () => {
-    const { place, stop } = busyPlace()
+    const { place, stop } = await busyPlace()
     const a = await startWorker(place, { worker: 'a' })
     // Far more than the test may take: whatever moves, moves because of the leave.
     const slow = { ...quickGroup, expiry: '20s' }
@@ -110,7 +112,7 @@ describe('[S03]', () => {
   })
 
   test('a worker is killed: they move within heartbeat expiry + 1 s', async () => {
-    const { place, stop } = busyPlace()
+    const { place, stop } = await busyPlace()
     const [a, b] = [await startWorker(place, { worker: 'a' }), await startWorker(place, { worker: 'b' })]
     await eventually(() => areEven([a!, b!], 16))
     const killedAt = performance.now()
@@ -123,7 +125,7 @@ describe('[S03]', () => {
 
 describe('[S04] a worker paused past expiry, then resumed', () => {
   test('none of its commits is accepted, it rejoins', async () => {
-    const { place, bus, stop } = busyPlace({ partitions: 4 })
+    const { place, bus, stop } = await busyPlace({ partitions: 4 })
     const a = await startWorker(place, { worker: 'a', workMs: 2 })
     const b = await startWorker(place, { worker: 'b', workMs: 2 })
     await eventually(() => areEven([a, b], 4))
@@ -166,7 +168,7 @@ const epochsOf = async (bus: ReturnType<typeof testBus>) =>
 
 describe('[S07] more workers than partitions', () => {
   test('the rest stand by and take over', async () => {
-    const { place, stop } = busyPlace({ partitions: 2 })
+    const { place, stop } = await busyPlace({ partitions: 2 })
     const workers = await Promise.all(['a', 'b', 'c'].map((worker) => startWorker(place, { worker })))
     const counts = () => workers.map((worker) => worker.held().length).sort()
     await eventually(() => expect(counts()).toEqual([0, 1, 1]))
@@ -181,7 +183,7 @@ describe('[S07] more workers than partitions', () => {
 
 describe('[S08]', () => {
   test('k workers starting within the join delay: each partition is claimed at most twice', async () => {
-    const { place, stop } = busyPlace()
+    const { place, stop } = await busyPlace()
     // Long enough for five processes to start on a busy machine.
     const group = { ...quickGroup, joinDelay: '3s', expiry: '3s', grace: '3s' }
     const workers = await Promise.all(all(5).map((i) => startWorker(place, { worker: `w${i}`, group })))
@@ -200,7 +202,7 @@ describe('[S08]', () => {
 
 describe('[S25]', () => {
   test('a member that never releases loses the partition after grace', async () => {
-    const { place, stop } = busyPlace({ partitions: 2 })
+    const { place, stop } = await busyPlace({ partitions: 2 })
     // Its handler never ends, and never listens to its signal.
     const a = await startWorker(place, { worker: 'a', workMs: 60_000 })
     await eventually(() => a.held().length === 2 && a.count('begin') === 2)
