@@ -7,12 +7,23 @@ import type { Event } from './event.ts'
  *   behind    it waits for another of its object
  *   later     it waits for a time: delayed, or to be tried again
  *   held      someone works on it
+ *   blocked   it could not be handled, and its partition of the processor stands still at it
  *   parked    its object is set aside
  *   dead      given up, and kept for a person
  *   done      handled, or gone by a rule (expired, dropped, discarded)
  *   unknown   it is not among what was looked at, and not all was
  */
-export type TracedState = 'pending' | 'waiting' | 'behind' | 'later' | 'held' | 'parked' | 'dead' | 'done' | 'unknown'
+export type TracedState =
+  | 'pending'
+  | 'waiting'
+  | 'behind'
+  | 'later'
+  | 'held'
+  | 'blocked'
+  | 'parked'
+  | 'dead'
+  | 'done'
+  | 'unknown'
 
 export interface TracedPlace {
   kind: 'queue' | 'processor' | 'webhook'
@@ -23,7 +34,7 @@ export interface TracedPlace {
   operation?: { id: string; status: string }
   /** Those that have ended or begun, where that is known. */
   attempts?: number
-  /** Why it was given up, or its last attempt failed. */
+  /** Why it was given up or set aside, or its last attempt failed. */
   error?: string
   /** Of a webhook: the batch that it travels in. */
   batch?: string

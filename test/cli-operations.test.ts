@@ -86,6 +86,18 @@ test('trace: where an event went', async () => {
   expect((await cli('trace', other.id)).stderr).toContain('It went nowhere')
 })
 
+test('[O13] trace: where a processor stands still, and why', async () => {
+  const { bus, cli } = await place()
+  bus.processor('search', { match: 'order.*', retry: { attempts: 1 }, concurrency: 1 }, () => {
+    throw new Error('no \u001b[31mroom')
+  })
+  await bus.run({ signals: false })
+  const { id } = await bus.publish('order.paid', { n: 1 })
+  await eventually(async () =>
+    expect((await cli('trace', id)).stdout).toMatch(/\nprocessor +search +blocked +1 +- +Error: no \\u001b\[31mroom\n/),
+  )
+})
+
 test('triggers: made, listed without their secrets, rotated, disabled, taken away', async () => {
   const { bus, cli, json } = await place()
   expect((await cli('triggers')).stderr).toContain('There is no trigger yet.')

@@ -399,3 +399,64 @@ test('[O13] trace: a dead letter says why, one that was acked is done; in a long
   ])
   expect((await bus.trace(dead.id)).places[0]!.state).toBe('dead')
 })
+
+test('[O13] trace: a processor that stands still at an event is blocked, with attempts and error; what is behind it waits', async () => {
+  const { bus, get } = await testDoor({ bus: { partitions: 1 } })
+  const [broken, seen] = [{ is: true }, [] as unknown[]]
+  const retry = { attempts: 2, backoff: ['1ms', '1ms'] } as const
+  bus.processor('search', { match: 'order.*', retry, onPoison: 'block' }, async (events) => {
+    for await (const { data } of events) {
+      if (data === 2 && broken.is) throw new Error('no room')
+      seen.push(data)
+    }
+  })
+  await bus.run({ signals: false })
+  const ids: string[] = []
+  for (const n of [1, 2, 3]) ids.push((await bus.publish('order.paid', n, { key: 'order:1' })).id)
+  const placesOf = async (id: string) => (await get(`/v1/events/${id}/trace`)).json.places
+  const search = { kind: 'processor', name: 'search' }
+  await eventually(async () =>
+    expect(await placesOf(ids[1]!)).toEqual([{ ...search, state: 'blocked', attempts: 2, error: 'Error: no room' }]),
+  )
+  expect(await placesOf(ids[0]!)).toEqual([{ ...search, state: 'done' }])
+  expect(await placesOf(ids[2]!)).toEqual([{ ...search, state: 'waiting' }])
+  broken.is = false
+  await bus.streams.resume('search')
+  for (const id of ids) await eventually(async () => expect(await placesOf(id)).toEqual([{ ...search, state: 'done' }]))
+})
+
+test('[O13] trace: of a parked object the event that failed says why; released it is in line again; a dead letter says why', async () => {
+  const { bus } = await testDoor({ bus: { partitions: 1 } })
+  const gate = new AbortController()
+  let broken = true
+  const handler = async () => {
+    if (broken) throw new Error('no room')
+    if (gate.signal.aborted) return
+    await new Promise((resolve) => gate.signal.addEventListener('abort', resolve))
+  }
+  const retry = { attempts: 1 }
+  bus.processor('parks', { match: 'order.*', retry, onPoison: 'park', concurrency: 1 }, handler)
+  bus.processor('skips', { match: 'mail.*', retry, onPoison: 'skip', concurrency: 1 }, handler)
+  await bus.run({ signals: false })
+  const placeOf = async (id: string) => (await bus.trace(id)).places[0]
+  const [failed, next] = [
+    await bus.publish('order.paid', 1, { key: 'order:1' }),
+    await bus.publish('order.paid', 2, { key: 'order:1' }),
+  ]
+  const mail = await bus.publish('mail.sent', 3)
+  const why = { attempts: 1, error: 'Error: no room' }
+  await eventually(async () =>
+    expect(await placeOf(failed.id)).toEqual({ kind: 'processor', name: 'parks', state: 'parked', ...why }),
+  )
+  await eventually(async () =>
+    expect(await placeOf(next.id)).toEqual({ kind: 'processor', name: 'parks', state: 'parked' }),
+  )
+  await eventually(async () =>
+    expect(await placeOf(mail.id)).toEqual({ kind: 'processor', name: 'skips', state: 'dead', ...why }),
+  )
+  broken = false
+  await bus.streams.resume('parks')
+  expect(await placeOf(next.id)).toEqual({ kind: 'processor', name: 'parks', state: 'waiting' })
+  gate.abort()
+  await eventually(async () => expect(await placeOf(next.id)).toMatchObject({ state: 'done' }))
+})

@@ -163,7 +163,7 @@ test('[W25] inspect: the open batch with its deadline, the sealed ones by age, l
   expect(await bus.webhooks.get('erp')).toMatchObject({ backlog: 5, in: 5, delivered: 0, batches: 2 })
 })
 
-test('[O13] trace: an event in an open batch, one that is posted, waits behind, is tried again, given up or delivered', async () => {
+test('[O13] trace: an event in an open batch, one that is posted, waits behind, is tried again and why, given up or delivered', async () => {
   const receiver = await startReceiver()
   const bus = testBus({ webhooks: toLoopback }) as Bus
   bus.webhook('erp', {
@@ -182,9 +182,15 @@ test('[O13] trace: an event in an open batch, one that is posted, waits behind, 
   await eventually(async () => expect(await placeOf(first.id, 'slow')).toMatchObject({ state: 'waiting' }))
   expect(await placeOf(first.id, 'erp')).toMatchObject({ kind: 'webhook', state: 'held', batch, attempts: 0 })
   await eventually(async () => expect(await placeOf(second.id, 'erp')).toMatchObject({ state: 'behind' }))
+  expect(await placeOf(first.id, 'erp')).not.toHaveProperty('error')
   receiver.otherwise = 500
   receiver.cut()
-  await eventually(async () => expect(await placeOf(first.id, 'erp')).toMatchObject({ state: 'later', attempts: 1 }))
+  const error = 'connection closed without an answer'
+  await eventually(async () =>
+    expect(await placeOf(first.id, 'erp')).toMatchObject({ state: 'later', attempts: 1, error }),
+  )
+  // The log's last failure is another batch's.
+  expect(await placeOf(second.id, 'erp')).not.toHaveProperty('error')
   await bus.webhooks.resume('erp')
   await eventually(async () =>
     expect(await placeOf(first.id, 'erp')).toMatchObject({ state: 'dead', batch, error: 'it answered 500' }),
@@ -192,6 +198,44 @@ test('[O13] trace: an event in an open batch, one that is posted, waits behind, 
   receiver.otherwise = 204
   await bus.webhooks.resume('erp')
   await eventually(async () => expect(await placeOf(second.id, 'erp')).toMatchObject({ state: 'done' }))
+})
+
+test('[O13] trace: the error of a batch is that of its own last attempt, also when that disabled the webhook, and none when it is redriven', async () => {
+  const receiver = await startReceiver()
+  const bus = testBus({ webhooks: toLoopback, partitions: 1 }) as Bus
+  bus.webhook('erp', {
+    ...{ url: receiver.url, match: 'order.*', batch: { maxEvents: 1 }, parallel: 8 },
+    retry: { backoff: ['1h', '1h'], attempts: 2 },
+  })
+  await bus.run({ signals: false })
+  const placeOf = async (id: string) => (await bus.trace(id)).places[0]
+  const failWith = async (status: number, key: string) => {
+    receiver.next = [status]
+    const { length } = receiver.received
+    const { id } = await bus.publish('order.paid', 1, { key })
+    await eventually(() => receiver.received.length > length)
+    await eventually(async () => expect(await placeOf(id)).toMatchObject({ error: `it answered ${status}` }))
+    return id
+  }
+  const first = await failWith(500, 'a')
+  const second = await failWith(503, 'b')
+  expect(await placeOf(first)).toMatchObject({ state: 'later', attempts: 1, error: 'it answered 500' })
+  const third = await failWith(410, 'c')
+  expect(await placeOf(third)).toMatchObject({ state: 'waiting', attempts: 0, error: 'it answered 410' })
+  receiver.otherwise = 502
+  await bus.webhooks.resume('erp')
+  const error = 'it answered 502'
+  for (const id of [first, second])
+    await eventually(async () => expect(await placeOf(id)).toMatchObject({ state: 'dead', error }))
+  await eventually(async () => expect(await placeOf(third)).toMatchObject({ state: 'later', attempts: 1, error }))
+  await bus.webhooks.resume('erp')
+  await eventually(async () => expect(await placeOf(third)).toMatchObject({ state: 'dead', error }))
+  await bus.webhooks.pause('erp')
+  expect(await bus.webhooks.dead.redrive('erp', 'all')).toBe(3)
+  for (const id of [first, second, third]) {
+    expect(await placeOf(id)).toMatchObject({ state: 'waiting', attempts: 0 })
+    expect(await placeOf(id)).not.toHaveProperty('error')
+  }
 })
 
 test('every webhook script that has no answer is asked again, and nothing is lost or sent out of order', async () => {

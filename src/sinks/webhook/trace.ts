@@ -4,9 +4,11 @@ import { compilePattern } from '../../pattern.ts'
 import type { SubscriptionFacts, Subscriptions } from '../../route/subscriptions.ts'
 import type { TracedEvent, TracedPlace, TracedSink } from '../../traced.ts'
 import { lettersOf } from './dead-view.ts'
+import type { Attempt } from './deliver.ts'
 import { inspectScript, type SeenHook } from './scripts.ts'
 import type { Shard, Shards } from './shard.ts'
-import { sealedBatch } from './view.ts'
+import { answered } from './verdict.ts'
+import { type SealedBatch, sealedBatch } from './view.ts'
 
 export interface WebhookTraceGround {
   source: LogSource
@@ -18,6 +20,8 @@ type Found = Omit<TracedPlace, 'kind' | 'name'>
 
 /** Batches of one webhook that are looked at. */
 const mostBatches = 10_000
+/** As many as its log keeps. */
+const mostAttempts = 100
 
 export function webhookTrace({ source, subscriptions, shards }: WebhookTraceGround): TracedSink {
   return {
@@ -51,16 +55,34 @@ async function look(
 ): Promise<{ seen: SeenHook; found: Found | undefined } | undefined> {
   const seen = await shard.run(inspectScript, { name: facts.name, most: mostBatches })
   if (!seen) return undefined
-  const found = inSealed(seen, id) ?? (await inOpen(shard, facts.name, seen, id)) ?? (await amongDead(shard, facts, id))
+  const found =
+    (await inSealed(shard, facts.name, seen, id)) ??
+    (await inOpen(shard, facts.name, seen, id)) ??
+    (await amongDead(shard, facts, id))
   return { seen, found }
 }
 
-function inSealed({ sealed }: SeenHook, id: string): Found | undefined {
+async function inSealed(shard: Shard, name: string, { sealed }: SeenHook, id: string): Promise<Found | undefined> {
   for (const one of sealed) {
-    const { id: batch, ids, attempts } = sealedBatch(one)
-    if (ids.includes(id)) return { state: one.place, batch, attempts }
+    const batch = sealedBatch(one)
+    if (!batch.ids.includes(id)) continue
+    const error = errorOf(batch, await shard.attempts(name, mostAttempts))
+    return { state: one.place, batch: batch.id, attempts: batch.attempts, ...(error === undefined ? {} : { error }) }
   }
   return undefined
+}
+
+/**
+ * Why the last attempt of a batch failed, if the log has it. One that disabled the webhook does not count: the batch went back as it was. What came
+ * before a batch died is of the past: it was redriven.
+ */
+function errorOf({ id, attempts }: SealedBatch, log: readonly Attempt[]): string | undefined {
+  const last = log.find(
+    ({ batch, attempt, outcome }) =>
+      batch === id && (outcome === 'dead' || attempt === (outcome === 'disabled' ? attempts + 1 : attempts)),
+  )
+  if (last?.outcome !== 'failed' && last?.outcome !== 'disabled') return undefined
+  return last.problem ?? answered(last.status!)
 }
 
 async function inOpen(shard: Shard, name: string, { open }: SeenHook, id: string): Promise<Found | undefined> {

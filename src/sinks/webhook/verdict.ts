@@ -51,7 +51,9 @@ export function judge(tried: Tried, settings: WebhookSettings, randomness: Rando
 }
 
 export const reasonOf = (posted: Posted): string =>
-  posted.kind === 'answered' ? `it answered ${posted.status}` : posted.problem
+  posted.kind === 'answered' ? answered(posted.status) : posted.problem
+
+export const answered = (status: number): string => `it answered ${status}`
 
 function waitMs(
   posted: Posted,
