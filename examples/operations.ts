@@ -7,6 +7,8 @@
  *   npx busbar ops link:456 --namespace links
  *   npx busbar stats link-sync --namespace links
  *   npx busbar triggers create resync --queue link-sync --key link:456 --data '{"repo":"ada/engine"}' --namespace links
+ *   npx busbar up --namespace links --http-port 0    in a terminal of its own: it says where it is
+ *   curl http://127.0.0.1:PORT/_SECRET               PORT from there, /_SECRET as `triggers create` has printed it
  *
  * The access token goes to the handler and nowhere else: what is shown of an operation never has it. A worker that is killed leaves nothing
  * running: the operation is queued again when its lease lapses, and run by another.

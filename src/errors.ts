@@ -163,7 +163,7 @@ export const errorTable = {
     404,
     false,
     (e: { name: string; namespace?: string; meant?: string | undefined; orOther?: boolean; isTracked?: boolean }) =>
-      `There is no ${e.isTracked ? 'tracked ' : ''}queue${e.orOther ? ', processor or webhook' : ''} ${e.name}${e.namespace ? ` in namespace "${e.namespace}"` : ''}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\`${e.orOther ? ', `busbar streams` and `busbar webhooks` list' : ' lists'} those there are${e.meant ? '' : e.isTracked ? ', `busbar queue put --track all` tracks one' : ', `busbar queue put` makes a queue'}.`,
+      `There is no ${e.isTracked ? 'tracked ' : ''}queue${e.orOther ? ', processor or webhook' : ''} ${e.name}${e.namespace ? ` in namespace "${e.namespace}"` : ''}, or it was removed.${e.meant ? ` Did you mean ${e.meant}?` : ''} \`busbar queues\`${e.orOther ? ', `busbar streams` and `busbar webhooks` list' : ' lists'} those there are${e.meant ? '' : e.isTracked ? '. To track one, put its whole definition again with `--track all`: what `busbar queue put` is not told it takes away' : ', `busbar queue put` makes a queue'}.`,
   ),
   LEASE_LOST: row(
     409,

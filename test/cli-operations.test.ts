@@ -13,11 +13,11 @@ async function place() {
   const json = async (...args: string[]) => jsonLines((await cli(...args, '--json')).stdout)
   await cli('queue', 'put', 'sync', '--track', 'all', '--match', 'order.*', '--redact', 'pin')
   const queue = await bus.queues.open('sync')
-  return { bus, flags, cli, json, queue }
+  return { bus, flags, cli, json, queue, namespace }
 }
 
 test('op, op cancel and ops: one operation, and those of an object', async () => {
-  const { bus, cli, json, queue, flags } = await place()
+  const { bus, cli, json, queue, flags, namespace } = await place()
   expect((await cli('queue', 'sync')).stdout).toMatch(/\ntracked +all\nredacts +pin\n/)
   await cli('queue', 'put', 'mail')
   expect((await cli('queues')).stdout).toMatch(
@@ -45,12 +45,20 @@ test('op, op cancel and ops: one operation, and those of an object', async () =>
   expect(failed).toMatch(/\nerror +no such \\u001b\[31mthing\n/)
   const second = (await queue.send(2, { key: 'k' })).id
   const third = (await queue.send(3, { key: 'k' })).id
-  expect((await cli('op', 'cancel', third)).stdout).toMatch(/\nstatus +cancelled\n/)
+  const cancelled = await cli('op', 'cancel', third)
+  expect([cancelled.stdout, cancelled.stderr]).toEqual([expect.stringMatching(/\nstatus +cancelled\n/), ''])
+  expect((await cli('op', 'cancel', id)).stderr).toBe('It had ended before: nothing has changed.\n')
   const listed = await json('ops', 'k')
   expect(listed.map((one) => one.id).sort()).toEqual([id, second, third].sort())
   expect((await json('ops', 'k', '--no-detail', '--limit', '1'))[0]).not.toHaveProperty('input')
   expect((await cli('ops', 'k')).stdout).toMatch(/^queued +id +status +kind +attempts +took +error\n/)
-  expect((await cli('ops', 'nothing')).stderr).toContain('No tracked queue knows an operation of it')
+  expect((await cli('ops', 'nothing')).stderr).toContain(
+    `No tracked queue knows an operation of it in namespace "${namespace}"`,
+  )
+  const painted = await callCli(['ops', 'k', ...flags], { columns: 200, env: { TERM: 'xterm' } })
+  expect(painted.stdout).toContain('\u001b[31mno such')
+  expect(painted.stdout).toMatch(/ -\n/)
+  expect(painted.stdout).not.toContain('\u001b[31m-')
   expect((await cli('ops', 'k', '--tenant', 'acme')).stdout).toBe('')
   const waiting = runCli(['op', second, '--wait', '20s', '--json', ...flags])
   await (await queue.claim()).items[0]!.ack('ok')
@@ -58,10 +66,17 @@ test('op, op cancel and ops: one operation, and those of an object', async () =>
   const unknown = await cli('op', 'sync.aaaaaaaaaaaaaaaaaaaa')
   expect([unknown.code, unknown.stderr]).toEqual([1, expect.stringContaining('in this namespace')])
   expect((await cli('stats', 'sync')).stdout).toMatch(
-    /^minute +succeeded +failed +cancelled +p50 +p95\n(\S+ \S+ .*\n)+all of them +1 +1 +1 .*\never +1 +1 +1 +- +-\n$/,
+    /^minute +succeeded +failed +cancelled +p50 +p95\n(\d{4}-\d\d-\d\dT\d\d:\d\dZ .*\n)+all of them +1 +1 +1 .*\never +1 +1 +1 +- +-\n$/,
   )
   expect((await json('stats', 'sync', '--last', '5m'))[0]).toMatchObject({ succeeded: 1, failed: 1, cancelled: 1 })
-  expect((await cli('stats', 'other')).code).toBe(1)
+  const other = await cli('stats', 'mail')
+  expect([other.code, other.stderr]).toEqual([1, expect.stringContaining('put its whole definition again')])
+  for (const [words, said] of [
+    [['op', id, 'extra'], "too many arguments for 'op'. Expected 1 argument but got 2."],
+    [['op', id, 'cancel'], `(Did you mean busbar op cancel ${id}?)`],
+    [['op', 'cancle', id], `(Did you mean busbar op cancel ${id}?)`],
+  ] as const)
+    expect(await cli(...words)).toMatchObject({ code: 2, stderr: expect.stringContaining(said) })
   expect((await bus.operations.stats('sync')).total).toEqual({ succeeded: 1, failed: 1, cancelled: 1 })
 })
 
@@ -80,6 +95,10 @@ test('trace: where an event went', async () => {
     ),
   )
   expect((await json('trace', id))[0]).toMatchObject({ id, event: { type: 'order.paid' } })
+  expect((await json('trace', `sync.${id}`))[0]).toMatchObject({ id, places: [{ state: 'waiting' }] })
+  expect((await cli('op', `sync.${id}`)).stdout).toContain(`\nevent      ${id}\n`)
+  const [later] = await json('send', 'sync', '1', '--delay', '1h')
+  expect((await cli('op', String(later!.id))).stdout).toMatch(/\nqueued +\S+\ndue +\S+Z\nstarted +-\n/)
   expect((await cli('trace', '0-1')).stderr).toContain('only what still knows it is shown')
   expect((await cli('trace', 'x')).code).toBe(2)
   const other = await bus.publish('mail.sent')
@@ -98,12 +117,38 @@ test('[O13] trace: where a processor stands still, and why', async () => {
   )
 })
 
+test('what runs and is cancelled is told, and goes on until it hears', async () => {
+  const { cli, queue } = await place()
+  const { id } = await queue.send(1)
+  await queue.claim()
+  const { stdout, stderr } = await cli('op', 'cancel', id)
+  expect(stdout).toMatch(/\nstatus +running, cancelling\n/)
+  expect(stderr).toContain('its handler is told: one that ignores its signal goes on until its timeout')
+  expect((await cli('op', 'cancel', id, '--json')).stderr).toBe('')
+})
+
+test('dead letters of routed events are known by the names of their operations too', async () => {
+  const { bus, cli, queue } = await place()
+  await bus.run({ signals: false })
+  const events = [await bus.publish('order.paid'), await bus.publish('order.paid')]
+  const { id: sent } = await queue.send(3)
+  for (let dead = 0; dead < 3; dead += 1) await (await queue.claim({ wait: '20s' })).items[0]!.dead('no')
+  const [first, second] = events.map(({ id }) => `sync.${id}`)
+  expect((await cli('dead', 'redrive', 'sync', first!, sent)).stdout).toBe('2 dead letters back in line.\n')
+  const other = await cli('dead', 'discard', 'sync', `other.${events[1]!.id}`)
+  expect([other.code, other.stderr]).toEqual([1, '1 id named no such dead letter.\n'])
+  expect((await cli('dead', 'discard', 'sync', second!)).stdout).toBe('1 dead letter given up.\n')
+})
+
 test('triggers: made, listed without their secrets, rotated, disabled, taken away', async () => {
   const { bus, cli, json } = await place()
   expect((await cli('triggers')).stderr).toContain('There is no trigger yet.')
   const made = await cli('triggers', 'create', 'resync', '--queue', 'sync', '--key', 'link:7', '--data', '{"link":7}')
   expect(made.stdout).toMatch(/^\/_[\w-]{20}\n$/)
   expect(made.stderr).toContain('It is not shown again.')
+  expect(made.stderr).toMatch(
+    /\nNo HTTP door is open in namespace \S+: .* up --redis \S+ --namespace \S+` opens one\.\n$/,
+  )
   const secret = made.stdout.trim().slice(2)
   const listed = await cli('triggers')
   expect(listed.stdout).toMatch(
@@ -114,6 +159,12 @@ test('triggers: made, listed without their secrets, rotated, disabled, taken awa
   expect((await cli('triggers', 'disable', 'resync')).stdout).toBe('resync is disabled.\n')
   await expect(bus.triggers.fire(secret)).rejects.toMatchObject({ code: 'TRIGGER_DISABLED' })
   expect((await cli('triggers', 'enable', 'resync')).stdout).toBe('resync is enabled.\n')
+  const misspelt = await cli('triggers', 'creat', 'two', '--queue', 'sync')
+  expect(misspelt.stderr).toContain('triggers has no command "creat". (Did you mean busbar triggers create two?)')
+  expect((await cli('triggers', '--queue', 'sync')).stderr).toContain("unknown option '--queue'")
+  expect((await cli('triggers', 'rotate', 'resync')).stderr).toContain('No HTTP door is open')
+  await bus.run({ signals: false, role: 'server' })
+  expect((await cli('triggers', 'rotate', 'resync')).stderr).not.toContain('No HTTP door')
   const [rotated] = await json('triggers', 'rotate', 'resync')
   await expect(bus.triggers.fire(secret)).rejects.toMatchObject({ code: 'TRIGGER_NOT_FOUND' })
   await bus.triggers.fire(String(rotated!.secret))

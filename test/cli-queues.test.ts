@@ -241,7 +241,9 @@ weights    acme=3, zebra=0
     const once = await cli('queue', 'put', 'billing', '--attempts', '1')
     expect(once.stdout).toMatch(/^billing is changed\.\nmatch +-\nlease +10s\nretry +1 attempt, no retries\n/)
     expect([once.stderr, (await cli('queue', 'put', 'billing', '--attempts', '1')).stdout]).toEqual([
-      '',
+      expect.stringMatching(
+        /^No longer: match order\.\*, match acme:mail\.>, weight acme=3, weight zebra=0, backoff 2s,1m, lease 30s\. /,
+      ),
       expect.stringMatching(/^billing is as it was\.\n/),
     ])
     const refused = await cli(...whole)
@@ -282,6 +284,32 @@ weights    acme=3, zebra=0
     expect((await bus.queues.list()).map(({ name }) => name)).toEqual(['mail'])
   })
 
+  test('put says what it has taken away, and only that', async () => {
+    const { cli } = await place()
+    const put = async (...words: string[]) => (await cli('queue', 'put', 'mail', ...words)).stderr
+    const all = ['--weight', 'acme=3', '--attempts', '8', '--in-flight', '5', '--backlog', '9', '--track', 'all']
+    // What was there had two attempts.
+    expect(await put(...all, '--redact', 'pin')).toMatch(/^No longer: backoff 10ms,10ms\. [^\n]*\n$/)
+    expect(await put(...all, '--in-flight', '6')).toMatch(/^No longer: redact pin\. /)
+    expect(await put(...all, '--in-flight', '6')).toBe('')
+    const json = await cli('queue', 'put', 'mail', '--json', '--match', 'keep.*', '--track', 'all', '--redact', 'token')
+    expect([json.code, jsonLines(json.stdout).length]).toEqual([0, 1])
+    expect(jsonLines(json.stderr)).toEqual([
+      {
+        noLonger: [
+          ...['weight acme=3', 'attempts 8', 'in-flight 6', 'backlog 9'],
+          expect.stringMatching(/^redact password .* credentials$/),
+        ],
+      },
+    ])
+    const plain = await cli('queue', 'put', 'mail')
+    expect([plain.code, plain.stderr]).toEqual([
+      0,
+      'No longer: match keep.*, track all. A definition is put as a whole: what is not said is as by default.\n',
+    ])
+    expect((await cli('queue', 'put', 'new')).stderr).toBe('')
+  })
+
   test('what was meant', async () => {
     const { cli, namespace } = await place()
     const cases: [args: string[], code: number, said: string][] = [
@@ -297,6 +325,7 @@ weights    acme=3, zebra=0
         2,
         'queue has no command "zebra". (There is put, pause, resume, parked, discard, rm.)',
       ],
+      [['queue', 'mail-2', 'paused'], 2, "too many arguments for 'queue'. Expected 1 argument but got 2."],
       [
         ['queue', 'put', 'mail', '--ordered'],
         2,

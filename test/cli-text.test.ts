@@ -7,6 +7,7 @@ import { readSince } from '../src/cli/commands/tail.ts'
 import { invocation, shellWord, shownPath } from '../src/cli/invocation.ts'
 import { type Line, readLines } from '../src/cli/lines.ts'
 import { createLog } from '../src/cli/log-lines.ts'
+import { spanText } from '../src/cli/operation-tables.ts'
 import { colorsFor, createOutput } from '../src/cli/output.ts'
 import { columnsOf, printable, printableJson, shorten } from '../src/cli/printable.ts'
 import { bar } from '../src/cli/progress.ts'
@@ -43,6 +44,22 @@ describe('printable', () => {
     expect(shorten('客户客户', 5)).toBe('客户…')
     expect(shorten('abc', 0)).toBe('')
   })
+})
+
+test.each([
+  [0, '0ms'],
+  [850, '850ms'],
+  [999, '999ms'],
+  [4_235, '4.2s'],
+  [12_000, '12s'],
+  [59_960, '1m'],
+  [292_505, '4m53s'],
+  [3_599_700, '1h'],
+  [11_220_000, '3h7m'],
+  [86_399_999, '1d'],
+  [183_600_000, '2d3h'],
+])('%i ms are %s', (ms, text) => {
+  expect(spanText(ms)).toBe(text)
 })
 
 describe('lines', () => {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { expect, test } from 'vitest'
 import type { Bus } from '../src/bus.ts'
+import { type ErrorCode, errorTable } from '../src/errors.ts'
 import { eventually } from './support/eventually.ts'
 import { rootToken, testDoor } from './support/http.ts'
 import { startReceiver } from './support/receiver.ts'
@@ -100,4 +101,30 @@ test('docs/http-api.md: every curl line answers as the page says', async () => {
       shell.LAST = given.items?.[0].id
     }
   }
+})
+
+// Of the library, the command line and receivers: no route answers them.
+const notOverHttp: readonly ErrorCode[] = [
+  ...(['LEASE_LOST', 'OPERATION_CANCELLED', 'PARTITIONS_MISMATCH', 'TASK_INVALID', 'SCHEDULE_INVALID'] as const),
+  ...(['NOT_DECLARED', 'NOT_DRAINED', 'MODULE_NOT_FOUND', 'BUS_NOT_EXPORTED', 'BUS_CLOSED'] as const),
+  ...(['WEBHOOK_UNSIGNED', 'WEBHOOK_TIMESTAMP_REFUSED', 'WEBHOOK_SIGNATURE_REFUSED', 'WEBHOOK_TOO_EARLY'] as const),
+  'WEBHOOK_HOST_UNRESOLVED',
+]
+
+test('docs/http-api.md: its errors are those of src/errors.ts that a route answers, with their statuses', () => {
+  const table = page.slice(page.indexOf('\n| status | codes |')).split('\n\n')[0]!
+  const listed = [...table.matchAll(/^\| ([\d, ]+) \| (.*) \|$/gm)].flatMap(([, statuses, codes]) =>
+    [...codes!.matchAll(/`([A-Z_]{3,})`/g)].map((found) => [found[1]!, statuses!.split(', ').map(Number)] as const),
+  )
+  // A body that is too late or too large is invalid as well, whatever its status.
+  const wrong = listed.filter(
+    ([code, statuses]) => code !== 'BODY_INVALID' && !statuses.includes(errorTable[code as ErrorCode]?.status),
+  )
+  expect(wrong).toEqual([])
+  const codes = Object.keys(errorTable) as ErrorCode[]
+  // What only an operator can mend is one row.
+  const answered = codes.filter((code) => errorTable[code].status !== 500 && !notOverHttp.includes(code))
+  const known = new Set(listed.map(([code]) => code))
+  expect(answered.filter((code) => !known.has(code))).toEqual([])
+  expect(notOverHttp.filter((code) => known.has(code))).toEqual([])
 })

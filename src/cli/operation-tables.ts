@@ -10,7 +10,24 @@ const right = (title: string): Column => ({ title, side: 'right' })
 const orDash = (text: string | null | undefined): string => (text == null ? '-' : printable(text))
 const timeOr = (ms: number | null): string => (ms === null ? '-' : timeText(ms))
 const jsonText = (value: unknown): string => printable(JSON.stringify(value ?? null))
-const tookText = (ms: number | null): string => (ms === null ? '-' : `${countText(ms)}ms`)
+const tookText = (ms: number | null): string => (ms === null ? '-' : spanText(ms))
+const minuteText = (at: number): string => `${timeText(at).slice(0, 16)}Z`
+
+/** As exactly as people want to know it: `850ms`, `4.2s`, `4m52s`, `3h7m`, `2d3h`. */
+export function spanText(ms: number): string {
+  if (ms < 1_000) return `${Math.round(ms)}ms`
+  const tenths = Math.round(ms / 100)
+  if (tenths < 600) return `${tenths / 10}s`
+  const seconds = Math.round(ms / 1_000)
+  if (seconds < 3_600) return twoUnits(seconds, 60, 'm', 's')
+  const minutes = Math.round(ms / 60_000)
+  return minutes < 1_440 ? twoUnits(minutes, 60, 'h', 'm') : twoUnits(Math.round(ms / 3_600_000), 24, 'd', 'h')
+}
+
+function twoUnits(amount: number, perLarge: number, large: string, small: string): string {
+  const rest = amount % perLarge
+  return `${Math.floor(amount / perLarge)}${large}${rest === 0 ? '' : `${rest}${small}`}`
+}
 
 const statusText = ({ status, cancelling }: OperationSummary): string => (cancelling ? 'running, cancelling' : status)
 
@@ -24,8 +41,10 @@ export function operationLines(operation: Operation, { colors }: Output): string
     ['key', orDash(key)],
     ['kind', kind],
     ['request', orDash(requestId)],
+    ['event', operation.event ?? undefined],
     ['trigger', operation.trigger ?? undefined],
     ['queued', timeText(operation.queuedAt)],
+    ['due', operation.dueAt === null ? undefined : timeText(operation.dueAt)],
     ['started', timeOr(operation.startedAt)],
     ['finished', timeOr(operation.finishedAt)],
     ['attempts', countText(attempts)],
@@ -70,7 +89,7 @@ export function statsLines({ minutes, total, ...all }: OperationStats, { colors 
     ...[tookText(one.p50Ms), tookText(one.p95Ms)],
   ]
   const rows = [
-    ...minutes.map((minute) => row(timeText(minute.at).slice(0, 16).replace('T', ' '), minute)),
+    ...minutes.map((minute) => row(minuteText(minute.at), minute)),
     row('all of them', all),
     row('ever', { ...total, p50Ms: null, p95Ms: null }),
   ]

@@ -53,7 +53,8 @@ export function queueLines(queues: readonly QueueFacts[], { colors }: Output): s
   return tableLines(columns, rows, colors.bold)
 }
 
-const trackText = (track: QueueFacts['track']): string => (track === false ? '-' : track === true ? 'all' : track)
+export const trackText = (track: QueueFacts['track']): string =>
+  track === false ? '-' : track === true ? 'all' : track
 
 /** Everything that is known of one, a fact per line. */
 export function queueFactLines(facts: QueueFacts, output: Output): string[] {
@@ -109,7 +110,7 @@ const trackFacts = (track: true | 'failures', redact: readonly string[]): Fact[]
 ]
 
 /** As `busbar queue put` takes them. */
-function limitWords(limits: QueueLimits): string[] {
+export function limitWords(limits: QueueLimits): string[] {
   const { inFlight, inFlightPerTenant, maxShare, rate, ratePerTenant, backlog, overflow = 'hold' } = limits
   const words: [name: string, value: string | undefined][] = [
     ['in-flight', numberText(inFlight)],

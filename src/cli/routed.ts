@@ -1,4 +1,4 @@
-/** Whether events reach queues and webhooks: only a running process of the namespace brings what is published into them. */
+/** What only a running process of the namespace does: it brings what is published into queues and webhooks; `busbar up` is its HTTP door. */
 import { commandLine } from './invocation.ts'
 import type { CliBus, Session } from './session.ts'
 
@@ -13,5 +13,18 @@ export function sayUnrouted(session: Session): void {
   out.note(
     `Nothing runs in namespace ${config.namespace}: what is published reaches no queue and no webhook until a process does. ` +
       `\`${commandLine(session, 'up')}\` starts one.`,
+  )
+}
+
+/** Also true where that cannot be told: the secret is there already, and whoever has it must not lose it over a question. */
+export async function hasDoor(bus: CliBus): Promise<boolean> {
+  const facts = await bus.workers().catch(() => undefined)
+  return facts === undefined || facts.workers.some(({ role }) => role === 'server')
+}
+
+export function sayNoDoor(session: Session): void {
+  const { out, config } = session
+  out.note(
+    `No HTTP door is open in namespace ${config.namespace}: the path leads nowhere until one is. \`${commandLine(session, 'up')}\` opens one.`,
   )
 }

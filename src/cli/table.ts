@@ -21,7 +21,8 @@ export function tableLines(columns: readonly Column[], rows: readonly (readonly 
       .map((column, at) => {
         const isLast = at === columns.length - 1 && column.side !== 'right'
         const cell = isLast ? cells[at]! : padded(cells[at]!, widths[at]!, column.side)
-        return paintOf(column)(cell)
+        // Nothing is there: nothing to draw an eye to.
+        return cells[at] === '-' ? cell : paintOf(column)(cell)
       })
       .join(gap)
   const titles = columns.map(({ title }) => title)

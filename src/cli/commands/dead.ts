@@ -41,7 +41,7 @@ export const addDead: AddCommand = (program, run) => {
     .option('--offset <n>', 'pass over this many first', numberOption('offset'))
     .option('--by-reason', 'count them by why they were given up')
     .action(run(listLetters))
-  const ids = ['[ids...]', 'as `busbar dead ls` lists them'] as const
+  const ids = ['[ids...]', 'as `busbar dead ls` lists them; of a queue also those of operations'] as const
   filtered(add('redrive', 'put dead letters back in line').argument(...ids))
     .option('--all', 'every one of them')
     .action(run(redrive))
@@ -158,13 +158,23 @@ function choiceOf(ids: readonly string[], options: ChoiceOptions): DeadChoice {
 const choiceError = (name: string, problem: string): BusbarError =>
   BusbarError.of('PARAMETER_INVALID', { name, problem })
 
-export async function redrive(session: Session, name: string, ids: string[], options: ChoiceOptions) {
+/** Of a queue: the letter of an event that was routed has the event's id, its operation is called `<queue>.<event id>`. */
+function letterIds(name: string, given: readonly string[]): readonly string[] {
+  const start = `${name}.`
+  return given.map((id) => (id.startsWith(start) && isEventId(id.slice(start.length)) ? id.slice(start.length) : id))
+}
+
+const isEventId = (text: string): boolean => /^\d+-\d+$/.test(text)
+
+export async function redrive(session: Session, name: string, given: string[], options: ChoiceOptions) {
+  const ids = letterIds(name, given)
   const which = choiceOf(ids, options)
   const redriven = await session.withBus(async (bus) => (await deadOf(bus, name, options.kind)).redrive(name, which))
   return sayHowMany(session, ids, redriven, { redriven }, `${countOf(redriven, 'dead letter')} back in line.`)
 }
 
-export async function discard(session: Session, name: string, ids: string[], options: ChoiceOptions) {
+export async function discard(session: Session, name: string, given: string[], options: ChoiceOptions) {
+  const ids = letterIds(name, given)
   const which = choiceOf(ids, options)
   const discarded = await session.withBus(async (bus) => (await deadOf(bus, name, options.kind)).discard(name, which))
   return sayHowMany(session, ids, discarded, { discarded }, `${countOf(discarded, 'dead letter')} given up.`)

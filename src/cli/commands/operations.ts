@@ -45,9 +45,12 @@ export const addTrace: AddCommand = (program, run) => {
   program
     .command('trace')
     .description('show where an event went: queues, processors, webhooks, and what became of it there')
-    .argument('<id>', 'of the event')
+    .argument('<id>', 'of the event, or of the operation that it is', eventIdOf)
     .action(run(showTrace))
 }
+
+/** The operation of an event that was routed is called `<queue>.<event id>`. */
+const eventIdOf = (id: string): string => /^[^.]+\.(\d+-\d+)$/.exec(id)?.[1] ?? id
 
 async function showOperation({ out, withBus }: Session, id: string, { wait }: { wait?: number }) {
   const operation = await withBus(({ operations }) =>
@@ -57,7 +60,18 @@ async function showOperation({ out, withBus }: Session, id: string, { wait }: { 
 }
 
 async function cancelOperation({ out, withBus }: Session, id: string) {
-  return printOperation(out, await withBus(({ operations }) => operations.cancel(id)))
+  const { before, operation } = await withBus(async ({ operations }) => ({
+    before: await operations.get(id),
+    operation: await operations.cancel(id),
+  }))
+  await printOperation(out, operation)
+  if (out.json) return exitCodes.ok
+  if (before.finishedAt !== null) out.note('It had ended before: nothing has changed.')
+  else if (operation.cancelling)
+    out.note(
+      'It runs, and its handler is told: one that ignores its signal goes on until its timeout, or the end of its worker.',
+    )
+  return exitCodes.ok
 }
 
 async function printOperation(out: Session['out'], operation: Operation) {
@@ -73,7 +87,7 @@ interface OpsOptions extends Omit<OfOptions, 'detail'> {
 
 const defaultLimit = 20
 
-async function listOperations({ out, withBus }: Session, key: string, options: OpsOptions) {
+async function listOperations({ out, config, withBus }: Session, key: string, options: OpsOptions) {
   const { limit = defaultLimit, detail, ...ofTenant } = options
   const found = await withBus(async ({ operations }) => {
     const some = []
@@ -88,7 +102,9 @@ async function listOperations({ out, withBus }: Session, key: string, options: O
     return exitCodes.ok
   }
   if (found.length === 0)
-    out.note('No tracked queue knows an operation of it: none in the last 24 hours, or another tenant.')
+    out.note(
+      `No tracked queue knows an operation of it in namespace "${config.namespace}": none in the last 24 hours, or another tenant.`,
+    )
   else for (const line of operationRows(found, out)) await out.print(line)
   return exitCodes.ok
 }

@@ -10,6 +10,7 @@ import type { Runner } from '../program.ts'
 import { definitionLines } from '../queue-tables.ts'
 import { isRouted, sayUnrouted } from '../routed.ts'
 import type { Session } from '../session.ts'
+import { takenAway } from '../taken-away.ts'
 
 interface Options extends LimitOptions {
   match?: string[]
@@ -49,7 +50,7 @@ export function addQueuePut(queue: Command, run: Runner): void {
     )
     .option(
       '--redact <field>',
-      'never shown of tracked items; may be repeated (default: password, token and the like)',
+      'never shown of tracked items; may be repeated; replaces the default list (password, token and the like)',
       collect(String),
     )
     .option('--from <start>', `where a new queue begins: ${startForms} (default: now)`, readStart)
@@ -81,18 +82,28 @@ function addLimits(put: Command): Command {
 
 async function putQueue(session: Session, name: string, options: Options) {
   const { out, withBus } = session
-  const { put, routed } = await withBus(async (bus) => ({
+  const { before, put, routed } = await withBus(async (bus) => ({
+    before: await bus.queues.get(name).catch(ifNone),
     put: await bus.queues.put(name, definitionOf(options)).catch(inFlags),
     routed: await isRouted(bus),
   }))
+  const gone = before === undefined ? [] : takenAway(before, put)
   if (out.json) {
     await out.printJson(put)
+    if (gone.length > 0) out.noteJson({ noLonger: gone })
     return exitCodes.ok
   }
   await out.print(put.change === 'same' ? `${name} is as it was.` : `${name} is ${put.change}.`)
   for (const line of definitionLines(put, out)) await out.print(line)
+  if (gone.length > 0)
+    out.note(`No longer: ${gone.join(', ')}. A definition is put as a whole: what is not said is as by default.`)
   if (put.match !== null && !routed) sayUnrouted(session)
   return exitCodes.ok
+}
+
+/** One that is to be made was nothing before. */
+function ifNone(error: unknown): undefined {
+  if (!(error instanceof BusbarError) || error.code !== 'QUEUE_NOT_FOUND') throw error
 }
 
 /** Which patterns, weights and durations are right is the bus's to say. */

@@ -5,7 +5,8 @@ import { exitCodes } from '../exit.ts'
 import { commandLine } from '../invocation.ts'
 import { triggerLines } from '../operation-tables.ts'
 import type { AddCommand } from '../program.ts'
-import type { Session } from '../session.ts'
+import { hasDoor, sayNoDoor } from '../routed.ts'
+import type { CliBus, Session } from '../session.ts'
 import { sayWhatWasMeant } from '../verbs.ts'
 
 export const addTriggers: AddCommand = (program, run) => {
@@ -40,11 +41,11 @@ async function listTriggers(session: Session) {
 
 async function createTrigger(session: Session, name: string, { data, ...options }: TriggerOptions & { data?: string }) {
   const wish = data === undefined ? options : { ...options, data: readData(data) }
-  return printSecret(session, await session.withBus(({ triggers }) => triggers.create(name, wish)))
+  return printSecret(session, ({ triggers }) => triggers.create(name, wish))
 }
 
 async function rotateTrigger(session: Session, name: string) {
-  return printSecret(session, await session.withBus(({ triggers }) => triggers.rotate(name)))
+  return printSecret(session, ({ triggers }) => triggers.rotate(name))
 }
 
 function readData(text: string): unknown {
@@ -55,10 +56,16 @@ function readData(text: string): unknown {
   }
 }
 
-async function printSecret({ out }: Session, trigger: TriggerSecret) {
-  if (out.json) await out.printJson(trigger)
-  else await out.print(trigger.path)
-  if (!out.json) out.note('Whoever has this path, at the HTTP door, can start it. It is not shown again.')
+async function printSecret(session: Session, make: (bus: CliBus) => Promise<TriggerSecret>) {
+  const { out, withBus } = session
+  const { trigger, served } = await withBus(async (bus) => ({ trigger: await make(bus), served: await hasDoor(bus) }))
+  if (out.json) {
+    await out.printJson(trigger)
+    return exitCodes.ok
+  }
+  await out.print(trigger.path)
+  out.note('Whoever has this path, at the HTTP door, can start it. It is not shown again.')
+  if (!served) sayNoDoor(session)
   return exitCodes.ok
 }
 
