@@ -126,8 +126,8 @@ async function showTrace({ out, withBus }: Session, id: string) {
     await out.printJsonText(`${head.slice(0, -1)},"event":${event?.toText() ?? null}}`)
     return exitCodes.ok
   }
-  const others = places.length === 0 ? 'and nobody else knows it' : 'only what still knows it is shown'
-  if (!event) out.note(`The log does not keep it any more, or never had it: ${others}.`)
+  const others = places.length === 0 ? ', and nobody else knows it' : ': only what still knows it is shown'
+  if (!event) out.note(`The log does not keep it any more, or never had it${others}.`)
   else if (places.length === 0) out.note('It went nowhere: no queue, processor or webhook wants it.')
   if (places.length > 0) for (const line of traceLines(trace, out)) await out.print(line)
   return exitCodes.ok
