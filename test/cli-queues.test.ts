@@ -325,7 +325,11 @@ weights    acme=3, zebra=0
         2,
         'queue has no command "zebra". (There is put, pause, resume, parked, discard, rm.)',
       ],
-      [['queue', 'mail-2', 'paused'], 2, "too many arguments for 'queue'. Expected 1 argument but got 2."],
+      [
+        ['queue', 'mail-2', 'paused'],
+        2,
+        'queue has no command "mail-2". (There is put, pause, resume, parked, discard, rm.)',
+      ],
       [
         ['queue', 'put', 'mail', '--ordered'],
         2,

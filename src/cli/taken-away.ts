@@ -1,7 +1,7 @@
 /** What a queue was told and is not told any more: a definition is put as a whole, so what is left unsaid goes. */
 import { formatDuration } from '../duration.ts'
 import type { QueueFacts } from '../index.ts'
-import { defaultSecrets } from '../operations/redact.ts'
+import { defaultSecrets, plain } from '../operations/redact.ts'
 import { checkQueue } from '../sinks/queue/options.ts'
 import { printable } from './printable.ts'
 import { limitWords, trackText } from './queue-tables.ts'
@@ -36,7 +36,7 @@ const backoffText = (backoffMs: readonly number[]): string => backoffMs.map(form
 
 /** Where nothing is tracked nothing is shown: then only what somebody has listed is worth a word. */
 function shownNow(before: QueueFacts, now: QueueFacts): string[] {
-  const ofOld = now.track === false ? before.redact.filter((field) => !defaultSecrets.includes(field)) : before.redact
-  const shown = ofOld.filter((field) => !now.redact.includes(field))
+  const hidden = new Set([...now.redact, ...(now.track === false ? defaultSecrets : [])].map(plain))
+  const shown = before.redact.filter((field) => !hidden.has(plain(field)))
   return shown.length === 0 ? [] : [`redact ${shown.join(' ')}`]
 }

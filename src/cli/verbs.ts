@@ -19,8 +19,8 @@ export function sayWhatWasMeant(command: Command, otherwise: string): void {
 export function sayWhichVerb(command: Command): void {
   onWrongVerb(command, (first, second, verbs) => {
     if (second === undefined) return undefined
-    // An id is no verb that is misspelt.
-    if (!verbs.includes(second) && !wordShape.test(first)) return tooMany(command)
+    // Neither an id nor what follows it is a verb that is misspelt.
+    if (didYouMean(second, verbs) === undefined && !wordShape.test(first)) return tooMany(command)
     return whichOf(command, first, second, verbs)
   })
 }
@@ -34,6 +34,12 @@ function tooMany(command: Command): never {
   return command.error(message, { code: 'commander.excessArguments' })
 }
 
+/** As commander would have, with what was probably meant. */
+function refuseFlag(command: Command, flag: string): void {
+  command.allowUnknownOption(false)
+  ;(command as unknown as { unknownOption(flag: string): void }).unknownOption(flag)
+}
+
 type Hint = (first: string, second: string | undefined, verbs: readonly string[]) => string | undefined
 
 /** Ends it with the hint, if there is one, when words were given that are no verb. */
@@ -43,7 +49,7 @@ function onWrongVerb(command: Command, hintFor: Hint): void {
   command.allowExcessArguments().hook('preAction', (_, called) => {
     const [first, next] = called.args
     if (called !== command || first === undefined) return
-    if (first.startsWith('-')) command.error(`error: unknown option '${first}'`, { code: 'commander.unknownOption' })
+    if (first.startsWith('-')) return refuseFlag(command, first)
     const hint = hintFor(first, next?.startsWith('-') ? undefined : next, verbs)
     if (hint !== undefined) command.error(`${command.name()} has no command ${shown(first)}. (${hint})`)
   })

@@ -64,11 +64,14 @@ export function addTriggerDoor(routes: FastifyInstance, bus: Bus, ending: AbortS
   }
   typed.get('/_status/:id', { schema }, async ({ params: { id }, query: { wait } }, reply) => {
     const { operations } = bus
-    const operation = await operations.get(id).catch(unlessThereIsNone)
     // Others are for who has the token, and so is which queues there are.
-    if (operation === undefined || operation.trigger === null)
-      throw BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id) })
-    return statusOf(wait === undefined ? operation : await waitFor(operations, id, wait, reply, ending))
+    const unknown = () => BusbarError.of('OPERATION_NOT_FOUND', { id: shown(id) })
+    const now = await operations.get(id).catch(unlessThereIsNone)
+    if (now === undefined || now.trigger === null) throw unknown()
+    if (wait === undefined) return statusOf(now)
+    const then = await waitFor(operations, id, wait, reply, ending).catch(unlessThereIsNone)
+    if (then === undefined) throw unknown()
+    return statusOf(then)
   })
 }
 

@@ -18,7 +18,7 @@
 --   'deadOrder'   {id}: of no letter
 --   'remembered'  {field}: never forgotten
 --   'forget'      {field}: of nothing that is remembered
---   'ops'         {operation, state, when it began, ended, whether it is in its index: 1, 0 or - without a key, whether it is to be
+--   'ops'         {operation, state, when it began, ended, whether it is in its index: 1, 0 or - where it need not, whether it is to be
 --                 cancelled: 1 or 0}; {operation} when its record, or what it is about, cannot be read
 --   'opItems'     the same of those that have no record yet
 --   'opsEnded'    {place, "<ms> <operation>…"}

@@ -7,11 +7,11 @@
 --
 -- Replies {'seen', more, row…}  as track.row has them (operations.part.lua), without those that are not there; of an object also those that are
 --                              not there any more are taken out of its index. more: 1 when there may be more of the object, also when
---                              there is no row: of those that are not there a call looks at a thousand
+--                              there is no row: of those that are not there a call meets some two thousand at most
 --         {'gone'}             there is no such store
 
 local act, details = ARGV[6], ARGV[7] == '1'
--- Of a page, and of those that it meets and that are not there any more.
+-- Of a page; and when it has met so many that are not there any more, it ends.
 local most_bytes, most_gone = 1048576, 1000
 
 if not revision then return {'gone'} end

@@ -2,7 +2,7 @@
  * What operations never show: fields by their names, in inputs, outputs and errors, taken out before anything is written.
  *
  * A name is the same however it is dressed: `accessToken`, `access_token`, `Access-Token`. In texts, such as messages of errors, what stands
- * behind the name and a sign (`token=…`, `"token": …`) goes: a text in quotes, all that is in brackets, a PEM block, a word; of headers that have
+ * behind the name and a sign (`token=…`, `"token": …`) goes: a text in quotes, all that is in brackets, PEM blocks, a word; of headers that have
  * several words the rest of the line. What is not closed goes up to the end. Nothing else is touched: what has no such name stays the bytes it is.
  */
 import { createHash } from 'node:crypto'
@@ -29,7 +29,7 @@ const redacted = '[redacted]'
 export const mostLevels = 500
 const omitted = (what: string): string => JSON.stringify({ omitted: what })
 
-const plain = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '')
+export const plain = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '')
 
 /** Any dress of a name, as a regular expression; `between` its signs there may be others. */
 const dressed = (names: Iterable<string>, between: string): string =>
@@ -56,7 +56,8 @@ export function redactorOf(names: readonly string[]): Redactor {
 const lineNames = new Set(['authorization', 'cookie'])
 const word = /(?:(?:bearer|basic|token|digest|negotiate)\s+)?[^\s,;&"'}\]]+/iy
 const restOfLine = /[^\r\n]*/y
-const pemBlock = /-----BEGIN [^-]*-----(?:[\s\S]*?-----END [^-]*-----|[\s\S]*)/y
+// One behind the other, for what comes first may be no secret; in texts of errors with line ends that are escaped.
+const pemBlocks = /(?:(?:\s|\\+[nr])*-----BEGIN [^-]*-----(?:[\s\S]*?-----END [^-]*-----|[\s\S]*))+/y
 
 function createRedactor(names: readonly string[]): Redactor {
   const secrets = new Set(names.map(plain).filter((name) => name !== ''))
@@ -148,7 +149,7 @@ function valueEnd(text: string, at: number, plainly: RegExp): number {
   const quoted = quoteEnd(text, at)
   if (quoted !== undefined) return quoted
   if (text[at] === '{' || text[at] === '[') return bracketEnd(text, at)
-  for (const shape of [pemBlock, plainly]) {
+  for (const shape of [pemBlocks, plainly]) {
     shape.lastIndex = at
     if (shape.test(text)) return shape.lastIndex
   }

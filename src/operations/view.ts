@@ -198,12 +198,13 @@ async function pageOf(ground: OperationsGround, key: string, options: PageOption
   }
 }
 
-/** Those that are over, and were still in the index, are taken out of it by each look: it comes to an end. */
+/** Those that are over, and were still in the index, are taken out of it by each look, a thousand at a time: of a million that are kept at most. */
 async function lookFor(ground: OperationsGround, queue: string, asked: OperationsAsk, detail: boolean) {
-  for (;;) {
+  for (let looks = 0; looks < 2_000; looks += 1) {
     const seen = await look(ground, queue, asked, detail)
     if (seen.rows.length > 0 || !seen.isMore) return seen
   }
+  return nothing
 }
 
 /** How many of the merged rows there are before a queue that has more would come again. */

@@ -153,10 +153,11 @@ async function seenNow(
   last: Seen | undefined,
   timeoutMs: number,
 ): Promise<Seen | 'gone'> {
+  // Before the operation: the queue that has it may be an older one then, and never a newer one.
+  const before = last ? undefined : await subscriptions.stored(place.queue)
   const operation = await find(place, timeoutMs)
-  const isKnown = operation && (last || isEnd(operation.status))
-  const queue = isKnown ? undefined : await subscriptions.stored(place.queue)
-  if (operation) return { operation, born: last?.born ?? queue?.born }
+  if (operation) return { operation, born: last?.born ?? before?.born }
+  const queue = last && (await subscriptions.stored(place.queue))
   // Where only failures are kept, what was there and is gone has succeeded, unless its queue went with it.
   const hasSucceeded = last && queue?.options.track === 'failures' && queue.born === last.born
   return hasSucceeded ? { ...last, operation: { ...last.operation, status: 'succeeded', error: null } } : 'gone'

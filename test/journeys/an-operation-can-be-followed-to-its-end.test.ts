@@ -370,7 +370,7 @@ describe('what is kept', () => {
     const waiting = bus.operations.wait(id)
     waiting.catch(() => undefined)
     // It has seen it.
-    expect((await bus.operations.wait(id, { timeout: 1 })).status).toBe('queued')
+    expect((await bus.operations.wait(id, { timeout: '300ms' })).status).toBe('queued')
     await bus.queues.remove('mail')
     await bus.queues.put('mail', { track: 'failures' })
     await expect(waiting).rejects.toMatchObject({ code: 'OPERATION_NOT_FOUND' })

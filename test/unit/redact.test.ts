@@ -29,6 +29,11 @@ describe('[O08] in a text', () => {
       `cannot read private_key=${hidden}\nof ada`,
     ],
     ['private key: -----BEGIN PRIVATE KEY-----\\nS3\\nS3', `private key: ${hidden}`],
+    ['private key:\\n-----BEGIN PRIVATE KEY-----\\nS3', `private key:${hidden}`],
+    [
+      'private key=-----BEGIN EC PARAMETERS-----\nBg==\n-----END EC PARAMETERS-----\n-----BEGIN EC PRIVATE KEY-----\nS3\n-----END EC PRIVATE KEY-----.',
+      `private key=${hidden}.`,
+    ],
     ['mytoken: fine, tokens: fine', 'mytoken: fine, tokens: fine'],
     ['token:', 'token:'],
   ])('%s', (text, shown) => {

@@ -83,7 +83,7 @@ function addLimits(put: Command): Command {
 async function putQueue(session: Session, name: string, options: Options) {
   const { out, withBus } = session
   const { before, put, routed } = await withBus(async (bus) => ({
-    before: await bus.queues.get(name).catch(ifNone),
+    before: await bus.queues.get(name).catch(() => undefined),
     put: await bus.queues.put(name, definitionOf(options)).catch(inFlags),
     routed: await isRouted(bus),
   }))
@@ -99,11 +99,6 @@ async function putQueue(session: Session, name: string, options: Options) {
     out.note(`No longer: ${gone.join(', ')}. A definition is put as a whole: what is not said is as by default.`)
   if (put.match !== null && !routed) sayUnrouted(session)
   return exitCodes.ok
-}
-
-/** One that is to be made was nothing before. */
-function ifNone(error: unknown): undefined {
-  if (!(error instanceof BusbarError) || error.code !== 'QUEUE_NOT_FOUND') throw error
 }
 
 /** Which patterns, weights and durations are right is the bus's to say. */
