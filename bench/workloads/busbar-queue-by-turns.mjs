@@ -1,5 +1,5 @@
 /**
- * Busbar, publish to ack as in busbar-queue-end-to-end.mjs, through two queues that take turns of half a second in one process: they differ by
+ * Busbar, publish to ack as in busbar-queue-end-to-end.mjs, through two queues that take turns of a quarter of a second in one process: they differ by
  * less than the machine does from one process to the next.
  */
 import { nothingLeft } from '../harness/flow.mjs'
@@ -8,7 +8,7 @@ import { slidingWindow } from '../harness/window.mjs'
 import { openQueue } from './busbar-queue-end-to-end.mjs'
 
 const width = 1_000
-const turnMs = 500
+const turnMs = 250
 
 /** @param {{ those: { definition?: object, build?: string }[], warmMs: number, measureMs: number }} options  the two queues */
 export async function open({ redis, those, warmMs, measureMs }) {
