@@ -39,7 +39,10 @@ export class OperationJudge {
     this.#queue = queue
   }
 
-  /** {operation, state, began, ended, whether it stands in its index: 1, 0 or - where it need not (it has no key, or its day is over), whether it is to be cancelled} */
+  /**
+   * {operation, state, began, ended, whether it stands in its index: 1, 0 or - where it need not (it has no key, or its day is over), whether it is to
+   * be cancelled}
+   */
   takeOperation([name, state, began, ended, indexed, marked]: readonly string[]): void {
     const suspect = (check: FsckCheck, problem: string) => this.#suspect(this.#local, check, name!, problem)
     const its = operationStates[Number(state) - 1]
