@@ -10,8 +10,8 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { type Bus, busbar } from './bus.ts'
 import { internals } from './bus-internals.ts'
 import type { BusOptions } from './bus-options.ts'
-import { type Duration, parseDuration } from './duration.ts'
-import { BusbarError, shown } from './errors.ts'
+import { type Duration, durationParameter } from './duration.ts'
+import { BusbarError } from './errors.ts'
 import type { Registry } from './registry.ts'
 import { type Clock, systemRandomness } from './runtime/clock.ts'
 import type { Handling } from './runtime/handling.ts'
@@ -55,12 +55,12 @@ export async function testBus<const R extends Registry = Record<never, never>>(
   return Object.assign(bus, {
     clock,
     async advance(by: Duration) {
-      await clock.advance(durationOf('advance', by), rest)
+      await clock.advance(durationParameter('advance', by), rest)
       for (const look of bus[internals].looks) look.wake()
       await rest()
     },
     async drain({ timeout = drainTimeoutMs }: { timeout?: Duration } = {}) {
-      await drain(bus[internals].handling, rest, durationOf('timeout', timeout))
+      await drain(bus[internals].handling, rest, durationParameter('timeout', timeout))
     },
     close(timeout?: { timeout?: Duration }) {
       closing ??= close(timeout)
@@ -99,10 +99,4 @@ async function busyOf(handling: ReadonlySet<Handling>, rest: Rest): Promise<stri
     if (busy.length > 0) return busy
   }
   return []
-}
-
-function durationOf(name: string, value: Duration): number {
-  const parsed = parseDuration(value)
-  if (!parsed.ok) throw BusbarError.of('PARAMETER_INVALID', { name, value: shown(value), problem: parsed.problem })
-  return parsed.value
 }

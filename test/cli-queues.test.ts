@@ -326,11 +326,6 @@ weights    acme=3, zebra=0
         'queue has no command "zebra". (There is put, pause, resume, parked, discard, rm.)',
       ],
       [
-        ['queue', 'mail-2', 'paused'],
-        2,
-        'queue has no command "mail-2". (There is put, pause, resume, parked, discard, rm.)',
-      ],
-      [
         ['queue', 'put', 'mail', '--ordered'],
         2,
         'queue "mail" is not ordered, and stays so: leave out --ordered, take',

@@ -55,9 +55,17 @@ export interface OperationPlace {
 
 /** OPERATION_NOT_FOUND for what cannot be an id: nobody was ever given it. */
 export function placeOf(id: string): OperationPlace {
+  const place = readPlace(id)
+  if (!place) throw notFound(id)
+  return place
+}
+
+/** Undefined for what cannot be an id. */
+export function readPlace(id: string): OperationPlace | undefined {
   const [, queue, name] = idShape.exec(String(id)) ?? []
-  if (queue === undefined || name === undefined) throw notFound(id)
-  return { queue, name, itemId: eventShape.test(name) ? name : id }
+  return queue === undefined || name === undefined
+    ? undefined
+    : { queue, name, itemId: eventShape.test(name) ? name : id }
 }
 
 export const notFound = (id: unknown, because?: string): BusbarError =>

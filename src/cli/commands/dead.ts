@@ -4,6 +4,7 @@ import { type AnyLetter, type DeadChoice, type DeadFilter, type DeadView, letter
 import { didYouMean } from '../../did-you-mean.ts'
 import { BusbarError, shown } from '../../errors.ts'
 import type { WebhookLetter } from '../../index.ts'
+import { readPlace } from '../../operations/operation.ts'
 import { timeForms } from '../../time.ts'
 import { exitCodes } from '../exit.ts'
 import { choiceOption, countOption, numberOption, timeOption } from '../options.ts'
@@ -158,13 +159,13 @@ function choiceOf(ids: readonly string[], options: ChoiceOptions): DeadChoice {
 const choiceError = (name: string, problem: string): BusbarError =>
   BusbarError.of('PARAMETER_INVALID', { name, problem })
 
-/** Of a queue: the letter of an event that was routed has the event's id, its operation is called `<queue>.<event id>`. */
+/** Of a queue: a letter is called as its item is, and the operations of its items are known as well. */
 function letterIds(name: string, given: readonly string[]): readonly string[] {
-  const start = `${name}.`
-  return given.map((id) => (id.startsWith(start) && isEventId(id.slice(start.length)) ? id.slice(start.length) : id))
+  return given.map((id) => {
+    const place = readPlace(id)
+    return place?.queue === name ? place.itemId : id
+  })
 }
-
-const isEventId = (text: string): boolean => /^\d+-\d+$/.test(text)
 
 export async function redrive(session: Session, name: string, given: string[], options: ChoiceOptions) {
   const ids = letterIds(name, given)

@@ -1,5 +1,6 @@
 /** `busbar op`, `ops`, `stats` and `trace`: what became of one operation, of an object's, of a queue's, of an event. */
 import type { OfOptions, Operation } from '../../index.ts'
+import { readPlace } from '../../operations/operation.ts'
 import { exitCodes } from '../exit.ts'
 import { operationLines, operationRows, statsLines, traceLines } from '../operation-tables.ts'
 import { countOption, durationOption } from '../options.ts'
@@ -49,8 +50,7 @@ export const addTrace: AddCommand = (program, run) => {
     .action(run(showTrace))
 }
 
-/** The operation of an event that was routed is called `<queue>.<event id>`. */
-const eventIdOf = (id: string): string => /^[^.]+\.(\d+-\d+)$/.exec(id)?.[1] ?? id
+const eventIdOf = (id: string): string => readPlace(id)?.itemId ?? id
 
 async function showOperation({ out, withBus }: Session, id: string, { wait }: { wait?: number }) {
   const operation = await withBus(({ operations }) =>
